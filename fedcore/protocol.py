@@ -8,7 +8,7 @@ restored.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 from fedcore.measured import Device, Measured
 from fedcore.typing import Bytes, Counts, Seconds
@@ -197,6 +197,13 @@ class Patch:
     digest: str  # of that model
     parts: tuple[Bytes, ...] = ()
     lengths: tuple[int, ...] = ()
+
+    @classmethod
+    def nothing(cls, epoch: Epoch, version: int, digest: str) -> Self:
+        """Returns the patch for a client that has this version."""
+        return cls(
+            kind="none", epoch=epoch, start=version, version=version, digest=digest
+        )
 
     @property
     def nbytes(self) -> int:

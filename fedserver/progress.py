@@ -46,8 +46,6 @@ ACTS: dict[type[Row], str] = {
     records.SnapshotOrdered: "snapshot",
 }
 """The acts of an operator, as the commands are called."""
-# What such an update says of its version may be nonsense.
-_MEANINGLESS = (Verdict.REJECTED_MALFORMED, Verdict.DISCARDED)
 
 
 @dataclass
@@ -246,7 +244,9 @@ class Progress:
     def _count_update(self, record: records.Decided) -> None:
         self.verdicts[record.verdict.value] += 1
         self.payload_up += record.nbytes
-        if record.verdict not in _MEANINGLESS:
+        if (
+            record.verdict not in USELESS
+        ):  # what those say of their version may be wrong
             self.staleness_T[bisect_left(STALENESS_BOUNDS, record.staleness)] += 1
             self.staleness_sum += record.staleness
         if record.verdict is Verdict.ACCEPTED:

@@ -169,7 +169,7 @@ class Published:
         if held is None or not self._knows(held):
             return self._full()
         if held.version == self.version:
-            return self._named("none", held.version, [], [])
+            return Patch.nothing(self.epoch, self.version, self.digest)
         if held.version not in self._patches:
             self._patches[held.version] = self._smallest(held.version)
         return self._patches[held.version]
@@ -182,13 +182,7 @@ class Published:
         """
         if held is None or not held.digest or self._denies(held):
             return self.patch(held)
-        return Patch(
-            kind="none",
-            epoch=self.epoch,
-            start=held.version,
-            version=held.version,
-            digest=held.digest,
-        )
+        return Patch.nothing(self.epoch, held.version, held.digest)
 
     def _knows(self, held: Held) -> bool:
         if held.epoch != self.epoch or held.version > self.version:

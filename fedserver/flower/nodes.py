@@ -202,11 +202,12 @@ class Post:
         told = {**self._configs[kind], ROUND: round_}
         content[self.keys.config] = app.ConfigRecord(told)
         if node.has_mod is not False:
+            own = replace(self._introduction, name=node.name)
             fields = offer_fields(
                 reply,
                 node.asks(patch.epoch).epoch,
                 node.cid,
-                self._told(node) if node.pull is None else None,
+                own if node.pull is None else None,
                 self.keys.arrays,
                 in_arrays=base_D is not None and self._is_bitwise,
             )
@@ -218,17 +219,6 @@ class Post:
             group_id=str(round_),
         )
         return message, base_D
-
-    def _told(self, node: Node) -> Introduction:
-        told = self._introduction
-        return Introduction(
-            name=node.name,
-            run_id=told.run_id,
-            epoch=told.epoch,
-            seed=told.seed,
-            algorithm=told.algorithm,
-            weight=told.weight,
-        )
 
     def _model(self, reply: Reply) -> tuple[Vector, Any]:
         """The model that a whole patch holds, flat and as an ArrayRecord."""
@@ -297,13 +287,7 @@ class Post:
         if node.pull is None:
             return reply
         patch = reply.patch
-        nothing = Patch(
-            kind="none",
-            epoch=patch.epoch,
-            start=patch.version,
-            version=patch.version,
-            digest=patch.digest,
-        )
+        nothing = Patch.nothing(patch.epoch, patch.version, patch.digest)
         return replace(reply, patch=nothing, receipt=None)
 
     def evaluated(self, message: Message, whose: str) -> tuple[dict[str, float], int]:
