@@ -38,8 +38,6 @@ class Layout(NamedTuple):
     """What has no gradient, then parameters."""
     frozen: tuple[str, ...]
     """Part of the fingerprint."""
-    ignored: tuple[str, ...]
-    """Counters that nothing reads."""
     fixed: tuple[str, ...]
     """Layers that use frozen batch statistics in training as well."""
     advice: str
@@ -91,7 +89,6 @@ def layout(module: nn.Module, buffers: Buffers, local: Iterable[str]) -> Layout:
         averaged,
         stays,
         tuple(n for n in [*frozen, *whole] if n not in known),
-        tuple(sorted(ignored)),
         tuple(sorted(fixed)),
         advice(module, statistics if buffers is None else [], kinds, stays),
     )

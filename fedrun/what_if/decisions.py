@@ -15,7 +15,6 @@ class Weights:
     replayed: int = 0
     recorded_sum: float = 0.0  # Σ λ
     replayed_sum: float = 0.0
-    changed: int = 0  # accepted in both, with another λ
 
 
 @dataclass
@@ -52,6 +51,5 @@ class Decisions:
             self.verdicts[recorded.verdict.value, replayed.verdict.value] += 1
         elif was_accepted and recorded.weight != replayed.weight:
             self.weights += 1
-            client.changed += 1
             change = abs(recorded.weight - replayed.weight)
             self.largest = max(self.largest, change)
