@@ -35,10 +35,9 @@ def save(value: Any, arrays: Arrays) -> Any:
         return {"bytes": _put(np.frombuffer(value, np.uint8).copy(), arrays)}
     if isinstance(value, Mapping):
         return {"map": [[save(k, arrays), save(v, arrays)] for k, v in value.items()]}
-    if isinstance(value, tuple) and not _is_ours(kind):
-        return {"tuple": [save(each, arrays) for each in value]}
     if isinstance(value, tuple):
-        return {_name_of(kind): [save(each, arrays) for each in value]}
+        name = _name_of(kind) if _is_ours(kind) else "tuple"
+        return {name: [save(each, arrays) for each in value]}
     if isinstance(value, list):
         return [save(each, arrays) for each in value]
     if is_dataclass(kind) and _is_ours(kind):

@@ -242,7 +242,7 @@ class StackedClients:
         end, public_D = now + self._lease_seconds, self._state.published.public_D
         messages, data, fates = self._messages, self._data, self._fates
         tasks, shares, started = messages.tasks, messages.shares, fates.tasks
-        overlaps, holdings, sent = fates.overlaps, self._held, self._log.down
+        overlaps, versions, sent = fates.overlaps, self._held, self._log.down
         is_usual, may_evaluate = self._is_usual, self._evaluations.are_made
         self._coordinator.evaluations.begin(map(_CID, leases))
         for lease in leases:
@@ -250,7 +250,7 @@ class StackedClients:
             who = self._places[cid]
             queue.put_expiry(end, who, lease.number)
             evaluates = may_evaluate and self._evaluations.asks(cid, version)
-            held = holdings[who]
+            held = versions[who]
             nbytes, kind, codec = self._downloads.of(held)
             if nbytes:
                 sent[codec].append((who, nbytes))
@@ -258,7 +258,7 @@ class StackedClients:
                 given = Given(now, version, kind, nbytes, 0, held)
                 messages.note_unfinished(who, given)
                 continue
-            holdings[who] = version
+            versions[who] = version
             started[who] = task = started[who] + 1
             received = now + population.download(who, nbytes)
             work, density, wanted = shares.get(who, 1.0) if shares else 1.0, 1.0, None

@@ -20,8 +20,8 @@ _FLUSH_SECONDS = 1.0  # of real time
 Transfers = defaultdict[str, list[tuple[int, int]]]  # by codec: the client, and bytes
 
 
-class Moved:
-    """What each client has moved one way in one codec."""
+class LaneSums:
+    """The transfers of each client one way in one codec."""
 
     def __init__(self, count: int) -> None:
         self.transfers_N = np.zeros(count, np.int64)
@@ -35,7 +35,7 @@ class Moved:
 
 
 class RunLog:
-    """The story of the clients, until it is written."""
+    """What the clients did, until it is written."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class RunLog:
         self.up, self.down = Transfers(list), Transfers(list)
         """What has travelled since it was summed up last: a sum for each client would
         be in no cache when its client comes again."""
-        self._moved: dict[tuple[Way, str], Moved] = {}  # by way and codec
+        self._sums: dict[tuple[Way, str], LaneSums] = {}  # by way and codec
         self._tally, self._flushed = Tally(), time.monotonic()
         self.add = self._tally.add
         """Takes note of a lease and its decision (:class:`TallyRow`)."""
@@ -94,11 +94,11 @@ class RunLog:
             self._lane(way, codec).add(some)
         transfers.clear()
 
-    def _lane(self, way: Way, codec: str) -> Moved:
-        moved = self._moved.get((way, codec))
-        if moved is None:
-            moved = self._moved[way, codec] = Moved(len(self._names))
-        return moved
+    def _lane(self, way: Way, codec: str) -> LaneSums:
+        sums = self._sums.get((way, codec))
+        if sums is None:
+            sums = self._sums[way, codec] = LaneSums(len(self._names))
+        return sums
 
     def close(self) -> None:
         """Writes all that is left."""
@@ -106,12 +106,12 @@ class RunLog:
         self._world.moved = self._lanes()
 
     def _lanes(self) -> Iterator[LaneRow]:
-        """What every client has moved, in the order of the lanes."""
+        """Yields the sums of every client, in the order of the lanes."""
         lanes = [
-            (*lane, moved.transfers_N.tolist(), moved.nbytes_N.tolist())
-            for lane, moved in sorted(self._moved.items())
+            (*lane, sums.transfers_N.tolist(), sums.nbytes_N.tolist())
+            for lane, sums in sorted(self._sums.items())
         ]
-        totals_N = sum(moved.transfers_N for moved in self._moved.values())
+        totals_N = sum(sums.transfers_N for sums in self._sums.values())
         names = self._names
         for who in sorted(np.flatnonzero(totals_N).tolist(), key=names.__getitem__):
             for way, codec, transfers, nbytes in lanes:
@@ -121,13 +121,13 @@ class RunLog:
     def dump(self) -> JSON:
         """The bytes that were counted; all else was flushed."""
         return [
-            [*lane, moved.transfers_N.tolist(), moved.nbytes_N.tolist()]
-            for lane, moved in self._moved.items()
+            [*lane, sums.transfers_N.tolist(), sums.nbytes_N.tolist()]
+            for lane, sums in self._sums.items()
         ]
 
     def load(self, saved: JSON) -> None:
         """What :meth:`dump` gave."""
         self._world.forget_traffic(set(self._names))
         for way, codec, transfers, nbytes in saved:
-            moved = self._lane(way, codec)
-            moved.transfers_N[:], moved.nbytes_N[:] = transfers, nbytes
+            sums = self._lane(way, codec)
+            sums.transfers_N[:], sums.nbytes_N[:] = transfers, nbytes

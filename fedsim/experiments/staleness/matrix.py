@@ -55,14 +55,13 @@ class Matrix:
         p = paired(most.by_seed(last), least.by_seed(last)).p
         if p is not None:
             p = min(1.0, p * math.comb(len(known), 2))  # any two might have been these
-        is_clear = p is not None and p < ALPHA
-        seems = "suffers" if is_clear else "seems to suffer"
-        words = f"with s = {last} {most.name} {seems} most {said}"
-        if is_clear:
-            return f"{words}, more than chance (p = {p:.2g})"
-        return f"{words}, which may be chance" + (
-            "" if p is None else f" (p = {p:.2g})"
+        shown, who = (
+            "" if p is None else f" (p = {p:.2g})",
+            f"with s = {last} {most.name}",
         )
+        if p is not None and p < ALPHA:
+            return f"{who} suffers most {said}, more than chance{shown}"
+        return f"{who} seems to suffer most {said}, which may be chance{shown}"
 
     @property
     def doubts(self) -> list[str]:
