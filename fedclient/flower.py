@@ -62,14 +62,8 @@ from fedcore.user_code import require_users, said_by
 from fedrun.config.load import parse_algorithm
 from fedrun.flower.app import seed_all
 from fedrun.flower.library import flwr
-from fedrun.flower.messages import (
-    read_place,
-    read_reply,
-    require_arrays,
-    require_examples,
-)
+from fedrun.flower.messages import read_place, read_reply, require_trained
 from fedrun.flower.records import RecordLayout
-from fedrun.flower.workload import LOSSES
 
 Message = Any  # of flwr, as all of these are
 Context = Any
@@ -350,22 +344,21 @@ class _Node:
             WorkloadError: it cannot be averaged.
         """
         state, whose = self.participant.state, f"node {self.name}"
-        found = read_reply(content, "train", self.weight, whose)
-        returned = require_arrays(found.arrays, whose)
-        samples = require_examples(found.examples, "train", self.weight, whose)
-        metrics = found.metrics
+        answer = read_reply(content, "train", self.weight, whose)
+        found = require_trained(answer, self.weight, whose)
+        trained_D = self.layout.flatten(found.arrays, f"{whose}: train returned")
         assert state.held is not None
         base = ModelName(state.held.epoch, state.held.version)
         config = self.algorithm.clients.of(self.name).at(base.version)
         trained = Trained(
-            delta_D=start_D - self.layout.flatten(returned, f"{whose}: train returned"),
-            samples=samples,
+            delta_D=start_D - trained_D,
+            samples=found.samples,
             steps=config.step_count(1),  # the app's own steps are not known
-            loss=next((metrics[name] for name in LOSSES if name in metrics), None),
+            loss=found.loss,
             kept=state.kept,
-            metrics=kept_metrics(metrics),
+            metrics=kept_metrics(found.metrics),
         )
-        self.local = {**self.local, **self.layout.local(returned)}
+        self.local = {**self.local, **self.layout.local(found.arrays)}
         return self.participant.finish(trained, base, self.key().fold_in("uplink"))
 
     def key(self) -> Key:

@@ -23,6 +23,7 @@ TTL = 43_200.0  # seconds; a reply is never too late
 ROUND = "server-round"
 LEGACY_ROUND = "server_round"
 EXAMPLES = "num-examples"
+LOSSES = ("train_loss", "train-loss", "loss")  # what apps call it
 LONG_NUMBER = 20  # digits, which are more than those of any part
 _PLACES = (("partition-id", "num-partitions"), ("partition_id", "num_partitions"))
 _LEGACY = {"train": "fitres", "evaluate": "evaluateres"}
@@ -38,6 +39,16 @@ class Answer(NamedTuple):
     arrays: Any
     """An ArrayRecord; None: it has none."""
     examples: float | None
+    metrics: dict[str, float]
+
+
+class TrainReply(NamedTuple):
+    """What a reply to a train message holds."""
+
+    arrays: Any
+    """An ArrayRecord."""
+    samples: int
+    loss: float | None
     metrics: dict[str, float]
 
 
@@ -216,18 +227,26 @@ def require_examples(examples: float | None, kind: str, weight: str, whose: str)
     return round(examples)
 
 
-def require_arrays(arrays: Any, whose: str) -> Any:
-    """Returns the ArrayRecord of a reply.
+def require_trained(found: Answer, weight: str, whose: str) -> TrainReply:
+    """Returns what a reply to a train message must hold.
+
+    Args:
+        found: in the reply.
+        weight: the metric that holds the number of examples.
+        whose: names the app, for messages.
 
     Raises:
-        SpecMismatchError: there is none.
+        SpecMismatchError: it has no arrays.
+        UserCodeError: it tells no number of examples, or an impossible one.
     """
-    if arrays is None or not len(arrays):
+    if found.arrays is None or not len(found.arrays):
         raise SpecMismatchError(
             f"{whose}: train returned no arrays; expected one ArrayRecord with the "
             "trained model"
         )
-    return arrays
+    samples = require_examples(found.examples, "train", weight, whose)
+    loss = next((found.metrics[name] for name in LOSSES if name in found.metrics), None)
+    return TrainReply(found.arrays, samples, loss, found.metrics)
 
 
 def as_numbers(record: Mapping[str, Any]) -> dict[str, float]:

@@ -17,11 +17,10 @@ from fedcore.typing import State, Vector
 from fedcore.workload import Client, LoopWorkload, NamedModel, Trained, TrainingTask
 from fedrun.flower.app import FlowerApp, seed_all
 from fedrun.flower.folder import FlowerFolder, parse_name
-from fedrun.flower.messages import require_arrays, require_examples
+from fedrun.flower.messages import require_examples, require_trained
 from fedrun.flower.state import load_records, save_records
 
 SMALL = 1 << 20  # values of a model, as in fedtorch
-LOSSES = ("train_loss", "train-loss", "loss")  # what apps call it
 
 
 class Partition(Client):
@@ -174,15 +173,13 @@ def _train(
     client = task.client if task.client.name else data
     state, local = _read(task.state)
     arrays = app.layout.record_of(params, local)
-    found = app.train(arrays, _with_args(client, data), state, task.version)
     whose = f"{app.name}, {client.name}"
-    returned = require_arrays(found.arrays, whose)
-    trained = app.layout.tensors(returned, f"{whose}: train returned")
-    samples = require_examples(found.examples, "train", app.first.weight, whose)
-    loss = next((found.metrics[name] for name in LOSSES if name in found.metrics), None)
-    own = {**local, **app.layout.local(returned)}
+    answer = app.train(arrays, _with_args(client, data), state, task.version)
+    found = require_trained(answer, app.first.weight, whose)
+    trained = app.layout.tensors(found.arrays, f"{whose}: train returned")
+    own = {**local, **app.layout.local(found.arrays)}
     kept = {"state": save_records(state), "local": own}
-    return Trained(trained, samples, loss, kept, found.metrics)
+    return Trained(trained, found.samples, found.loss, kept, found.metrics)
 
 
 def _with_args(client: Client, data: Partition) -> Client:

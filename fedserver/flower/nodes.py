@@ -46,11 +46,10 @@ from fedrun.flower.messages import (
     ROUND,
     as_numbers,
     read_reply,
-    require_arrays,
     require_examples,
+    require_trained,
 )
 from fedrun.flower.records import RecordLayout
-from fedrun.flower.workload import LOSSES
 
 Message = Any  # of flwr
 _FLOAT32 = "float32"
@@ -257,14 +256,12 @@ class Post:
                 f"{whose}: the uplink {self._algorithm.config.uplink.kind} needs the "
                 "mod: ClientApp(mods=[compressed])"
             )
-        found = read_reply(message.content, "train", weight, whose)
-        returned = require_arrays(found.arrays, whose)
-        samples = require_examples(found.examples, "train", weight, whose)
-        trained_D = self._layout.flatten(returned, f"{whose}: train returned")
+        answer = read_reply(message.content, "train", weight, whose)
+        found = require_trained(answer, weight, whose)
+        trained_D = self._layout.flatten(found.arrays, f"{whose}: train returned")
         delta_D = sent.base_D - trained_D
         packed = payloads.pack(dense_payload(delta_D))
-        version, metrics = sent.reply.patch.version, found.metrics
-        task = sent.reply.task
+        version, task = sent.reply.patch.version, sent.reply.task
         config = self._algorithm.clients.of(whose).at(version)
         return Push(
             cid=sent.cid,
@@ -274,11 +271,11 @@ class Post:
             payload=packed,
             digest=content_digest(packed),
             settled=NOTHING_SETTLED,
-            samples=samples,
+            samples=found.samples,
             steps=config.step_count(1),  # the app's own steps are not known
             update_norm=norm(delta_D),
-            loss=next((metrics[name] for name in LOSSES if name in metrics), None),
-            metrics=kept_metrics(metrics),
+            loss=found.loss,
+            metrics=kept_metrics(found.metrics),
             task=0 if task is None else task.proof,
         )
 

@@ -23,9 +23,8 @@ from fedcore.proofs import SECRET_BYTES
 from fedcore.typing import Seconds, Vector
 from fedrun.config import FederationConfig
 from fedrun.flower.library import flwr
-from fedrun.flower.messages import ROUND, read_reply, require_arrays, require_examples
+from fedrun.flower.messages import ROUND, read_reply, require_trained
 from fedrun.flower.records import RecordLayout
-from fedrun.flower.workload import LOSSES
 from fedrun.journal import exists
 from fedrun.run import Run, open_run, start_run
 from fedserver.flower.central import EvaluateFunction, Wishes, of_vectors
@@ -310,15 +309,13 @@ class Latecomer(Strategy):  # type: ignore[misc]
             raise WorkloadError(f"{whose} failed: {reply.error.reason}")
         assert self._layout is not None
         weight = self.keys.weight
-        found = read_reply(reply.content, "train", weight, whose)
-        arrays = require_arrays(found.arrays, whose)
-        model_D = self._layout.flatten(arrays, f"{whose}: train returned")
+        answer = read_reply(reply.content, "train", weight, whose)
+        found = require_trained(answer, weight, whose)
+        model_D = self._layout.flatten(found.arrays, f"{whose}: train returned")
         if not is_finite(model_D):
             raise WorkloadError(f"{whose} returned a model that is not finite")
-        samples = require_examples(found.examples, "train", weight, whose)
-        losses = (found.metrics[name] for name in LOSSES if name in found.metrics)
         cid = str(reply.metadata.src_node_id)
-        return Returned(cid, model_D, samples, next(losses, None))
+        return Returned(cid, model_D, found.samples, found.loss)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: Any, grid: Any
