@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedcore import kernels
 from fedcore.coordinator.records import Evaluated
+from fedcore.coordinator.settings import unreported
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
 from fedrun.journal.codec import Row
@@ -118,20 +119,13 @@ def _missing_targets(
     progress: Progress, config: FederationConfig
 ) -> Callable[[Row], None]:
     """Warns once of a target that the evaluator does not report."""
-    missing = set(config.stop.target)
+    target = dict(config.stop.target)
 
     def look(record: Row) -> None:
-        if not isinstance(record, Evaluated) or not missing:
-            return
-        if progress.is_evaluator(record.cid):
-            for name in sorted(missing - set(record.values)):
-                reported = ", ".join(record.values) or "nothing"
-                _log.warning(
-                    "stop.target: the evaluator does not report %s, but %s",
-                    name,
-                    reported,
-                )
-            missing.clear()
+        if isinstance(record, Evaluated) and progress.is_evaluator(record.cid):
+            for sentence in unreported(target, record.values):
+                _log.warning("%s", sentence)
+            target.clear()
 
     return look
 

@@ -12,6 +12,7 @@ from fedcore.coordinator.events import (
     ClientPulled,
     ModelEvaluated,
 )
+from fedcore.coordinator.settings import unreported
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.model import FlatModel, Metrics
 from fedcore.participant import Participant, ParticipantState
@@ -23,7 +24,6 @@ from fedcore.workload import Client, Workload
 from fedsim.world import World
 
 NAME = "evaluator"
-NOT_REPORTED = "stop.target: the evaluator does not report %s, but %s"
 _log = logging.getLogger("fedsim")
 EvaluateModel = Callable[[Client, Vector, int, State], tuple[Metrics, int]]
 
@@ -149,12 +149,10 @@ class SimulatedEvaluator:
         if coordinator.state.evaluated is not None:
             return
         target = coordinator.rounds.stop.target
-        missing = [name for name in sorted(target) if name not in values]
-        for name in missing:
-            if not self._needed:
-                reported = ", ".join(values) or "nothing"
-                _log.warning(NOT_REPORTED, name, reported)
-        if missing and self._needed:
+        if not self._needed:
+            for sentence in unreported(target, values):
+                _log.warning("%s", sentence)
+        elif missing := [name for name in sorted(target) if name not in values]:
             raise ConfigError(
                 f"stop.target: {', '.join(missing)} is not evaluated; evaluated: "
                 f"{', '.join(sorted(values))}"

@@ -89,3 +89,13 @@ def reached(target: Mapping[str, float], values: Mapping[str, float]) -> bool:
         and (values[name] <= goal if lower_is_better(name) else values[name] >= goal)
         for name, goal in target.items()
     )
+
+
+def unreported(target: Mapping[str, float], values: Mapping[str, float]) -> list[str]:
+    """Returns a sentence for each target of which an evaluator reports no value."""
+    reported = ", ".join(values) or "nothing"
+    return [
+        f"stop.target: the evaluator does not report {name}, but {reported}"
+        for name in sorted(target)
+        if name not in values
+    ]
