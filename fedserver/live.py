@@ -254,7 +254,7 @@ def _row(client: ClientProgress, waits: bool) -> list[RenderableType]:
     ]
 
 
-def sparkline(values: list[float], width: int = 40) -> str:
+def sparkline(values: list[float], width: int) -> str:
     """Returns the last values of a metric as a line of blocks."""
     recent = values[-width:]
     low, high = min(recent), max(recent)

@@ -210,7 +210,7 @@ class Participant:
         start_D: Vector = start_of(uplink, state.public_D, state.memory_D)
         return start_D - trained.delta_D
 
-    def note_task(self, at: Seconds, own: Mapping[str, float] | None = None) -> None:
+    def note_task(self, at: Seconds, own: Mapping[str, float] | None) -> None:
         """Tells the controllers of the message that a task has just made.
 
         Args:

@@ -9,7 +9,7 @@ parameters and the instructions of its first round.
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from inspect import signature
@@ -67,7 +67,7 @@ class First:
 
 
 def first_message(
-    app: Any, context: Any, ask: Ask, nodes: int, whose: str, limit: Seconds = LIMIT
+    app: Any, context: Any, ask: Ask, nodes: int, whose: str, limit: Seconds
 ) -> First:
     """Runs a ServerApp until it sends its first message for training.
 
@@ -261,7 +261,7 @@ def _central(evaluate_fn: Any) -> CentralEvaluation | None:
 def _run_legacy(app: Any, context: Any, grid: Any, first: First) -> None:
     """Asks a strategy of the older kind for the instructions of its first round."""
     server = flwr("flwr.server")
-    with app._lifespan(context) if hasattr(app, "_lifespan") else _nothing():
+    with app._lifespan(context) if hasattr(app, "_lifespan") else nullcontext():
         parts: Any = None
         if app._server_fn is not None:
             parts = app._server_fn(context)
@@ -320,11 +320,6 @@ def _legacy_central(strategy: Any) -> CentralEvaluation | None:
         return {"loss": float(loss), **as_numbers(metrics)}
 
     return evaluate
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 @contextmanager

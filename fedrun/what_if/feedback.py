@@ -177,7 +177,7 @@ class Trust(NamedTuple):
     """Whether each effect is known up to its doubt."""
 
 
-def trust_in(found: Sequence[Estimate], why_not: str = "") -> Trust:
+def trust_in(found: Sequence[Estimate], why_not: str) -> Trust:
     """Judges whether an order of clients would survive the answers of the others.
 
     An answer is taken to change the metric as much as the most effective one of the
@@ -185,7 +185,7 @@ def trust_in(found: Sequence[Estimate], why_not: str = "") -> Trust:
 
     Args:
         found: the clients that have updates in the model.
-        why_not: a reason that is known before.
+        why_not: a reason against ranking that is known before; empty: there is none.
     """
     feedback = max((each.feedback for each in found), default=0.0)
     slopes = [abs(each.effect) / each.distance for each in found if each.distance]
