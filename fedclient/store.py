@@ -143,7 +143,7 @@ class ClientStore:
         return state
 
     def spilled(self, state: ParticipantState) -> ParticipantState:
-        """Returns the state with large vectors in memory that leaves by itself."""
+        """Returns the state with its large vectors in files, mapped into memory."""
         names, pending = ("public_D", "memory_D"), state.pending
         found: dict[str, Any] = {n: self.spill.moved(getattr(state, n)) for n in names}
         if pending is not None and pending.residual_D is not None:

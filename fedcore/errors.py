@@ -32,7 +32,7 @@ IMPOSSIBLE = (
     TypeError,
     ValueError,
 )
-"""What code raises that is given values which no program of ours has written."""
+"""What code raises on values that no program of ours has written."""
 
 
 class LatecomerError(Exception):

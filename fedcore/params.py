@@ -208,7 +208,7 @@ class ParamSpec:
         return flat
 
     def _fits(self, tensors: Tensors) -> bool:
-        """Whether these are arrays of this spec, as nearly always."""
+        """Whether these are arrays of this spec: a fast check for the usual case."""
         if not isinstance(tensors, Mapping) or len(tensors) != len(self.tensors):
             return False
         for spec in self.tensors:

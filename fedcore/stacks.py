@@ -181,7 +181,7 @@ def _one_after_the_other(
 
 
 def _order(steps_N: Counts) -> Indices | None:
-    """Returns the clients by their steps, those with most first; None: they are so."""
+    """Returns the clients sorted by their steps, most first; None: they are already."""
     if (steps_N[1:] > steps_N[:-1]).any():
         return np.argsort(-steps_N, kind="stable")
     return None

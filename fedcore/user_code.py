@@ -43,7 +43,7 @@ def user_code(what: str | Callable[[], str]) -> Iterator[None]:
 
 
 def require_users(error: BaseException) -> None:
-    """Checks that an error is the user's code's, and not made of a person's Ctrl-C.
+    """Checks that an error comes from the user's code, and not from a person's Ctrl-C.
 
     A KeyboardInterrupt under Python's own handler may be Ctrl-C; where a handler of
     ours is in force, Ctrl-C is an :class:`Interruption`.

@@ -1,4 +1,4 @@
-"""The checksum of a safetensors file: over its metadata and tensors, and among them."""
+"""The checksum of a safetensors file's tensors and metadata, kept in the latter."""
 
 import hashlib
 import json

@@ -25,7 +25,7 @@ class ClientRow:
     has_trained: bool = False
     """Whether a message of a task of its own has got a verdict."""
     has_flushed: bool = False
-    """Whether it has sent what its memory holds, without a task, as who leaves may."""
+    """Whether it has sent what its error memory holds, as it may when it leaves."""
     lost_name: bool = False
     """Whether its name was freed while it was evicted: then it stays out for good."""
 

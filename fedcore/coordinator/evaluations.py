@@ -68,11 +68,11 @@ class Evaluations:
         return self.config.clients and self._reported.get(cid) != version
 
     def begin(self, cids: Iterable[str]) -> None:
-        """Clients are given tasks: they may tell of trouble with them, once of each."""
+        """Notes that clients get tasks; each may report each kind of trouble once."""
         self._may |= dict.fromkeys(cids, _ANY)
 
     def has_trouble(self, cid: str, what: Trouble) -> bool:
-        """Whether a client may tell of trouble with its task; from now on it has."""
+        """Returns whether a client may report this trouble, and notes that it has."""
         may = self._may.get(cid, frozenset())
         if what not in may:
             return False
@@ -80,7 +80,7 @@ class Evaluations:
         return True
 
     def ask(self, cid: str, version: int) -> None:
-        """A client is asked to evaluate a version: it may report on it, once."""
+        """Notes that a client is to evaluate a version: it may report on it once."""
         self.begin([cid])
         due = self._due.setdefault(cid, {})
         due.pop(version, None)
@@ -89,7 +89,7 @@ class Evaluations:
             del due[next(iter(due))]
 
     def is_due(self, cid: str, version: int) -> bool:
-        """Whether a client may report on a version; from now on it has."""
+        """Returns whether a client may report on a version, and notes that it has."""
         due = self._due.get(cid, {})
         if version not in due:
             return False

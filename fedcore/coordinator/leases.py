@@ -346,7 +346,7 @@ class Leases:
         )
 
     def is_newest(self, cid: str, number: int) -> bool:
-        """Whether a client has no newer lease; the end of an older one is nothing."""
+        """Whether this is a client's newest lease; others end without consequences."""
         return self._newest.get(cid) == number
 
     def is_settled(self, accepted: int) -> bool:

@@ -315,7 +315,7 @@ class Coordinator:
         return not self._is_crowded(push, has_task=has_task)
 
     def _without_verdict(self, push: Push) -> SendAck | None:
-        """Answers a push that has its verdict, or gets none now; None: it gets one."""
+        """Answers a push that has a verdict or gets none now; None if it gets one."""
         row, state = self.state.clients.get(push.cid), self.state
         if row is None:
             return answered(push, Answer.UNKNOWN)
@@ -346,7 +346,7 @@ class Coordinator:
         return self.proofs.allows(push.task, made)
 
     def _is_farewell(self, push: Push) -> bool:
-        """Whether a client sends what its memory holds, once, as who leaves may.
+        """Whether a leaving client sends what its error memory holds, as it may once.
 
         A memory holds what is left of tasks, so whoever has had none has no memory.
         """

@@ -175,7 +175,7 @@ class Published:
         return self._patches[held.version]
 
     def nothing_new(self, held: Held | None) -> Patch:
-        """No bytes for a client that gets no task; its next task brings what is new.
+        """Returns an empty patch for a client without a task; its next task brings all.
 
         A client without a model, with one that it had to drop, or with one that was
         never published under this name, gets the newest one.

@@ -38,7 +38,7 @@ def start(module: str) -> None:
 
 
 def _let_threads_end() -> None:
-    """Has threads named that still run in a while; Ctrl-C ends the process at once."""
+    """Names the threads that still run after a while; Ctrl-C now ends the process."""
     if not _other_threads():
         return
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -77,6 +77,6 @@ def making_sense_of(what: str) -> Iterator[None]:
 
 
 def impossible(what: str, error: Exception) -> CorruptJournalError:
-    """Returns that something is sound and says what cannot be."""
+    """Returns an error: a checksum is right, and the content is impossible."""
     why = brief(str(error)) or "it contradicts what came before"
     return CorruptJournalError(f"{what} cannot be: {type(error).__name__}: {why}")
