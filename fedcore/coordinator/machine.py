@@ -289,30 +289,34 @@ class Coordinator:
 
     def _push(self, event: events.UpdatePushed) -> list[Action]:
         push = event.push
-        answer = self._without_verdict(push)
-        if answer is not None:
+        early = self._by_header(push)
+        if isinstance(early, Flaw):
+            return [*self._reject(push, early, has_task=False), *self.proceed()]
+        if early is not None:
             same = push.epoch == push.base.epoch == self.state.epoch
-            if same and answer.ack.answer is Answer.OTHER_EPOCH:
+            if same and early.ack.answer is Answer.OTHER_EPOCH:
                 # The client claims a later state, and can prove it in a pull.
-                return [*self._count_unproved(push.cid), answer]
-            return [answer]
-        has_task = self._has_task(push)
-        if not has_task and not self._is_farewell(push):
-            return [*self._reject(push, NO_TASK, has_task=False), *self.proceed()]
-        if self._is_crowded(push, has_task=has_task):
-            return [answered(push, Answer.RETRY, NO_PLACE)]
+                return [*self._count_unproved(push.cid), early]
+            return [early]
         if event.is_unread:  # it needed no payload when its header came
             return [answered(push, Answer.RETRY)]
-        return [*self.decide(push, event.opened, has_task=has_task), *self.proceed()]
+        decided = self.decide(push, event.opened, has_task=self._has_task(push))
+        return [*decided, *self.proceed()]
 
     def needs_payload(self, push: Push) -> bool:
         """Whether a push is decided on by its payload, and not by its header alone."""
-        if self._without_verdict(push) is not None:
-            return False
+        return self._by_header(push) is None
+
+    def _by_header(self, push: Push) -> SendAck | Flaw | None:
+        """Returns the answer to a push, or its flaw, if its header alone tells."""
+        if (answer := self._without_verdict(push)) is not None:
+            return answer
         has_task = self._has_task(push)
         if not has_task and not self._is_farewell(push):
-            return False
-        return not self._is_crowded(push, has_task=has_task)
+            return NO_TASK
+        if self._is_crowded(push, has_task=has_task):
+            return answered(push, Answer.RETRY, NO_PLACE)
+        return None
 
     def _without_verdict(self, push: Push) -> SendAck | None:
         """Answers a push that has a verdict or gets none now; None if it gets one."""
