@@ -4,7 +4,9 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from textwrap import dedent
 from typing import Annotated, Any, ClassVar, Protocol, get_args
 
@@ -14,6 +16,8 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    ValidationInfo,
+    field_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -50,6 +54,39 @@ class Config(BaseModel):
         defer_build=True,
         allow_inf_nan=False,
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _looks_like_it(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuses what pydantic would convert: true to 1, and nothing to a folder."""
+        if isinstance(value, bool | str | list | dict):
+            assert info.field_name is not None
+            types = _types(cls.model_fields[info.field_name].annotation)
+            if not {bool, Any, object} & types:
+                if {int, float} & types and _has_bool(value):
+                    whole = "number" if float in types else "integer"
+                    raise PydanticCustomError(
+                        "number", f"Input should be a valid {whole}"
+                    )
+            if value == "" and Path in types and str not in types:
+                raise PydanticCustomError("path", "Input should be a path")
+        return value
+
+
+def _has_bool(value: Any) -> bool:
+    """Whether a value is a truth value, or holds one."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return any(map(_has_bool, value))
+    return isinstance(value, bool)
+
+
+@cache
+def _types(annotation: Any) -> frozenset[Any]:
+    """Returns the types that an annotation is made of."""
+    inner = get_args(annotation)
+    return frozenset([annotation]).union(*map(_types, inner))
 
 
 def descriptions(model: type[Config]) -> Mapping[str, str]:

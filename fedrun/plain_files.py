@@ -139,16 +139,22 @@ def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
     temporary.unlink(missing_ok=True)  # a link, or what an interruption left
     mode = _PRIVATE if private else _PUBLIC
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, mode)
+    try:
+        descriptor = os.open(temporary, flags, mode)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     mode = os.fstat(descriptor).st_mode & 0o777  # as the umask has it
     os.close(descriptor)
     try:
         yield temporary
         temporary.chmod(mode)  # a library may have made the file anew
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()  # it would take the room that others need
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            error.filename = str(path)  # which a user has named
         raise
 
 

@@ -237,7 +237,7 @@ def _resume(
         journal.store.note(SECRET, secrets.token_hex(SECRET_BYTES))
     recovered = recover(journal)
     coordinator = recovered.coordinator
-    _check_model(config, coordinator, told)
+    require_first_model(config, coordinator.algorithm.model, told)
     coordinator.algorithm.config.require_successor(config.algorithm)
     at = max(at, coordinator.state.at)
     actions: list[Action] = []
@@ -285,12 +285,22 @@ def _persisted(journal: Journal, actions: list[Action]) -> list[Action]:
     return others
 
 
-def _check_model(
-    config: FederationConfig, coordinator: Coordinator, told: Configured
+def require_first_model(
+    config: FederationConfig, spec: ParamSpec, told: Configured
 ) -> None:
+    """Compares the config's ``model``, if it is there, with what a run began with.
+
+    Args:
+        config: names the file.
+        spec: of the run's model.
+        told: the record of the run's settings.
+
+    Raises:
+        SpecMismatchError: it is another model.
+    """
     if not config.model.is_file():
         return
-    loaded = load_model_for(coordinator.algorithm.model, config.model)
+    loaded = load_model_for(spec, config.model)
     if version_0(loaded.flat_D, told.origin) is None:
         raise SpecMismatchError(
             f"{config.model} is not the model that this run began with; put it back, "

@@ -18,13 +18,17 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from fedcore.errors import ConfigError, WorkloadError
+from fedcore.errors import ConfigError, UserCodeError, WorkloadError
+from fedcore.params import ParamSpec
 from fedcore.typing import JSON, Seconds
+from fedrun.cli.exit_codes import exit_code
 from fedrun.config import FederationConfig
 from fedrun.durable import make_folder
 from fedrun.evaluation import Evaluation
 from fedrun.files import is_of_another_program
-from fedrun.journal import exists
+from fedrun.journal import Configured, exists
+from fedrun.results import Results
+from fedrun.run import require_first_model
 
 _log = logging.getLogger(__name__)
 EVALUATOR = "evaluator (server)"  # another name than that of a user's own
@@ -42,7 +46,8 @@ def make_model(config: FederationConfig, folder: Path) -> None:
 
     Raises:
         ConfigError: there is no model, and no app to make it from.
-        WorkloadError: the app could not make it.
+        UserCodeError: the app raised.
+        WorkloadError: the app could not make it for another reason.
     """
     if config.model.is_file():
         return
@@ -54,8 +59,12 @@ def make_model(config: FederationConfig, folder: Path) -> None:
     words = [config.app, "-o", str(config.model), "--seed", str(config.seed)]
     done = _run([*_fedclient(), "model", *words], folder)
     if done.returncode:
-        reason = done.stderr.strip().removeprefix("error: ")
-        raise WorkloadError(f"app {config.app!r} made no model: {reason}")
+        reason = "; ".join(_errors(done.stderr)) or done.stderr.strip()
+        is_raised = done.returncode == exit_code(UserCodeError())
+        if is_raised:  # where, its traceback says
+            sys.stderr.write(done.stderr.partition("\nerror: ")[0] + "\n")
+        kind = UserCodeError if is_raised else WorkloadError
+        raise kind(f"app {config.app!r} made no model: {reason}")
 
 
 @contextmanager
@@ -83,12 +92,16 @@ def fitted_model(config: FederationConfig, folder: Path) -> Iterator[Path]:
 
 
 def check_model(config: FederationConfig, folder: Path) -> None:
-    """Compares a model file that a new run would begin with, if there is one.
+    """Compares a model file, if there is one, with the run or else with the app.
 
     Raises:
-        WorkloadError: it is of another model.
+        SpecMismatchError: the run is there, and began with another model.
+        WorkloadError: the file is of another model than the app.
     """
-    if config.model.is_file() and not exists(config.server.journal):
+    if exists(config.server.journal):
+        told = Results(config.server.journal).of(Configured)[-1]
+        require_first_model(config, ParamSpec.from_json(told.spec), told)
+    elif config.model.is_file():
         with tempfile.TemporaryDirectory() as beside:
             compare_model(config, folder, Path(beside) / config.model.name)
 

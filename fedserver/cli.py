@@ -24,6 +24,7 @@ from fedserver.acts_cli import RUN_OR_HOST, add_acts
 from fedserver.journal_cli import RUN, journal_commands
 
 CONFIG = click.argument("config", type=PATH)
+_WIDE = 1000  # columns
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -138,7 +139,8 @@ def status(run: str, as_json: bool, **trust: Any) -> None:
         return
     from rich.console import Console
 
-    Console().print(status_table(found))
+    width = None if sys.stdout.isatty() else _WIDE  # a pipe gets whole names
+    Console(width=width).print(status_table(found))
 
 
 @main.command(epilog=example("fedserver healthcheck 127.0.0.1:8443"))

@@ -24,6 +24,7 @@ from fedrun.results.failures import last_line
 from fedrun.results.warnings import absence, warnings
 from fedrun.traffic import CONTROL, WAYS, Lane, Load, by_client, of_way, total
 from fedrun.units import counted, in_bytes, metric
+from fedserver.names import Name
 from fedserver.progress import ClientProgress, Progress
 
 MOST_CLIENTS, MOST_METRICS, MOST_NEWS = 16, 4, 6
@@ -209,11 +210,6 @@ def _line(text: str) -> Text:
     return line
 
 
-def _short(name: str) -> Text:
-    """Returns a name that is cut off after one line, and not read as markup."""
-    return Text(name, no_wrap=True, overflow="ellipsis")
-
-
 def _folded(text: str, width: int, indent: str = " " * 9) -> list[str]:
     """Returns the lines of a text, broken between words where that is possible."""
     return textwrap.wrap(text, max(width, 12), subsequent_indent=indent) or [""]
@@ -243,9 +239,9 @@ def _row(client: ClientProgress, waits: bool) -> list[RenderableType]:
     doing = "waits" if waits else client.doing
     does = Text(doing, _STYLES.get(client.activity, "dim"))
     if client.role == "evaluator":
-        return [_short(client.name), does, *("" for _ in _COUNTS)]
+        return [Name(client.name), does, *("" for _ in _COUNTS)]
     return [
-        _short(client.name),
+        Name(client.name),
         does,
         f"{client.accepted:,}",
         f"{client.refused:,}" if client.refused else "",

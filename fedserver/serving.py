@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedcore import kernels
-from fedcore.coordinator.records import Evaluated
+from fedcore.coordinator.records import Evaluated, Failed
 from fedcore.coordinator.settings import unreported
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
@@ -28,6 +28,7 @@ from fedserver.web.port import require_packages
 from fedserver.writer import logging_aside
 
 _log = logging.getLogger(__name__)
+_MOST_ERRORS = 3  # of evaluators, that are told
 _LEAVES: Seconds = 5.0  # that an evaluator takes which knows of the end
 
 
@@ -70,7 +71,7 @@ def serve(
         )
     note_ids(run=run.run_id)
     progress = Progress()
-    progress.listeners.append(_missing_targets(progress, config))
+    progress.listeners.append(evaluation_warnings(progress, config))
     progress.listeners.append(_divergence(run))
     with contextlib.ExitStack() as stack:
         stack.enter_context(logging_aside())
@@ -115,17 +116,24 @@ def serve(
         return asyncio.run(both())
 
 
-def _missing_targets(
+def evaluation_warnings(
     progress: Progress, config: FederationConfig
 ) -> Callable[[Row], None]:
-    """Warns once of a target that the evaluator does not report."""
-    target = dict(config.stop.target)
+    """Warns once of the first errors of evaluators, and of a target without a number."""
+    target, errors = dict(config.stop.target), set[str]()
 
     def look(record: Row) -> None:
-        if isinstance(record, Evaluated) and progress.is_evaluator(record.cid):
+        if not isinstance(record, Evaluated | Failed):
+            return
+        if not progress.is_evaluator(record.cid):
+            return
+        if isinstance(record, Evaluated):
             for sentence in unreported(target, record.values):
                 _log.warning("%s", sentence)
             target.clear()
+        elif record.error not in errors and len(errors) < _MOST_ERRORS:
+            errors.add(record.error)
+            _log.warning("%s: %s", progress.name(record.cid), record.error)
 
     return look
 

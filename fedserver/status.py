@@ -20,6 +20,7 @@ from fedrun.results.coverage import Coverage, Label
 from fedrun.results.warnings import absence, since, warnings
 from fedrun.traffic import OTHERS, by_client, lanes_json, read_lanes, total
 from fedrun.units import counted, in_bytes, metric
+from fedserver.names import Name
 from fedserver.progress import Progress
 
 MOST_LISTED = 2000  # clients in a status, which must fit into one message
@@ -229,8 +230,7 @@ def status_table(status: JSON) -> RenderableType:
         counts = [f"{client[name]:,}" for name in ("accepted", "refused", "staleness")]
         counts.append(f"{client['weight']:.2f}")
         table.add_row(
-            # Cut off after one line, and not markup, whatever it holds.
-            Text(printable(client["name"]), no_wrap=True, overflow="ellipsis"),
+            Name(client["name"]),
             "waits" if client["waiting"] else client["doing"],
             "yes" if client["present"] else "no",
             *("" if client["role"] == "evaluator" else count for count in counts),

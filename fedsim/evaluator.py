@@ -1,6 +1,7 @@
 """The evaluations of a simulation. They take no virtual time."""
 
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
@@ -140,14 +141,17 @@ class SimulatedEvaluator:
         self.failure.__cause__ = error.__cause__
 
     def _require(self, values: Metrics) -> None:
-        """Checks once that what the run is to reach is evaluated.
+        """Checks once that metrics are numbers, and that the targets are among them.
 
         Raises:
-            ConfigError: it is not, and nothing else would end the run.
+            ConfigError: a target is not, and nothing else would end the run.
         """
         coordinator = self._world.run.coordinator
         if coordinator.state.evaluated is not None:
             return
+        for name, value in values.items():
+            if not math.isfinite(value):
+                _log.warning("%s: %s is %s", NAME, name, value)
         target = coordinator.rounds.stop.target
         if not self._needed:
             for sentence in unreported(target, values):

@@ -20,6 +20,7 @@ from fedsim.world import World
 _log = logging.getLogger("fedsim")
 RETRY: Seconds = 1.0  # after an upload broke, or its acknowledgement was lost
 ENOUGH = 3  # clients that cannot train, before anyone has: a mistake that all share
+MANY = 10  # the same, where each fails with data of its own
 
 # What can happen to a client.
 (
@@ -97,8 +98,8 @@ class Fates:
         """How often each has sent the message in flight."""
         self.failures: dict[int, int] = {}
         """How often the code of each has raised in a row."""
-        self._unable: set[int] | None = set()
-        """Who could not train; None once somebody has."""
+        self._unable: tuple[set[int], set[int]] | None = (set(), set())
+        """Whose data failed, and whose training; None once somebody has trained."""
         self.notes_training = True
         """Whether :meth:`train` has anything to note."""
         self.overlaps = world.run.coordinator.algorithm.config.client.overlaps
@@ -169,10 +170,11 @@ class Fates:
         Raises:
             WorkloadError: the first clients cannot train, so that none will.
         """
-        if in_training and self._unable is not None:
-            self._unable.add(who)
-            if len(self._unable) >= min(ENOUGH, len(self._names)):
-                names = [self._names[each] for each in sorted(self._unable)]
+        if self._unable is not None:
+            unable = self._unable[in_training]
+            unable.add(who)
+            if len(unable) >= (min(ENOUGH, len(self._names)) if in_training else MANY):
+                names = [self._names[each] for each in sorted(unable)]
                 raise nobody_trains(names, error)
         self._since.pop(who, None)
         failures = self.failures[who] = self.failures.get(who, 0) + 1

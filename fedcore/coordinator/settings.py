@@ -1,5 +1,7 @@
 """The settings of a coordinator besides its algorithm."""
 
+import math
+import re
 from collections.abc import Mapping
 
 from pydantic import Field
@@ -77,9 +79,15 @@ class TimeoutsConfig(Config):
     """How long a server waits after the end for clients that do not know of it."""
 
 
+_FALLING = ("loss", "error", "perplexity", "deviance", "divergence")
+_SHORT = frozenset("mse rmse mae mape nll bce ppl wer cer ece brier fpr fnr".split())
+
+
 def lower_is_better(metric: str) -> bool:
-    """Whether lower values of a metric of this name are better."""
-    return any(word in metric.lower() for word in ("loss", "error", "perplexity"))
+    """Whether lower values of a metric of this name are better (docs/user_code.md)."""
+    name = metric.lower()
+    words = re.split("[^a-z]+", name)
+    return any(part in name for part in _FALLING) or not _SHORT.isdisjoint(words)
 
 
 def reached(target: Mapping[str, float], values: Mapping[str, float]) -> bool:
@@ -92,10 +100,10 @@ def reached(target: Mapping[str, float], values: Mapping[str, float]) -> bool:
 
 
 def unreported(target: Mapping[str, float], values: Mapping[str, float]) -> list[str]:
-    """Returns a sentence for each target of which an evaluator reports no value."""
-    reported = ", ".join(values) or "nothing"
+    """Returns a sentence for each target for which an evaluator reports no number."""
+    others = f"but for {', '.join(values)}" if values else "and for nothing else"
     return [
-        f"stop.target: the evaluator does not report {name}, but {reported}"
+        f"stop.target: the evaluator reports no number for {name}, {others}"
         for name in sorted(target)
-        if name not in values
+        if name not in values or not math.isfinite(values[name])
     ]

@@ -14,8 +14,7 @@ class EarlyStopping(Callback):
     The run keeps its best model: ``results.model("best")``.
 
     Args:
-        metric: a metric of the evaluator. One whose name contains *loss*, *error* or
-            *perplexity* should fall, all others should rise.
+        metric: a metric of the evaluator. docs/user_code.md says which should fall.
         patience: after how many evaluations without improvement the run ends.
         min_delta: the least improvement that counts.
 

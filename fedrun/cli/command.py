@@ -25,7 +25,20 @@ from fedrun.json_lines import JsonFormatter
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Decorator = Callable[[Any], Any]
-PATH = click.Path(path_type=Path)
+
+
+class _Path(click.Path):
+    """A path; an empty text, as an unset variable gives, is none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        if value == "":
+            self.fail("should be a path, and is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _Path(path_type=Path)
 _NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EIO  # where the output goes
 _LONG = 4000  # characters of a line that an error may have
 

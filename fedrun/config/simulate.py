@@ -13,6 +13,7 @@ from fedcore.distributions import (
     ExponentialDistribution,
     Same,
 )
+from fedcore.text import brief
 from fedrun.config.engine import EngineConfig
 from fedrun.config.values import map_values
 
@@ -122,8 +123,12 @@ class DropoutConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _plain_number(cls, given: Any) -> Any:
-        is_number = isinstance(given, int | float) and not isinstance(given, bool)
-        return {"share": given} if is_number else given
+        if isinstance(given, int | float) and not isinstance(given, bool):
+            return {"share": given}
+        if isinstance(given, Mapping | cls):
+            return given
+        what = "a share, such as 0.1, or a section of keys and values"
+        raise ValueError(f"should be {what}, got {brief(repr(given))}")
 
     @model_validator(mode="after")
     def _fits_the_kind(self) -> Self:

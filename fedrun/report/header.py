@@ -12,7 +12,7 @@ from fedcore.coordinator.records import (
     ServerStarted,
     Unproved,
 )
-from fedcore.coordinator.settings import reached
+from fedcore.coordinator.settings import lower_is_better, reached
 from fedcore.errors import ConfigError
 from fedcore.protocol import Verdict
 from fedrun import units
@@ -170,14 +170,17 @@ def _aim(results: Results, table: Table, name: str) -> Iterator[str]:
     goal = targets(results).get(name)
     if goal is None:
         return
+    bound = "at most" if lower_is_better(name) else "at least"
+    aim = f"target of {bound} {units.metric(goal)}"
     versions, values = table.get("version", []), table.get(name, [])
     for version, value in zip(versions, values, strict=True):
         if is_number(value) and reached({name: goal}, {name: value}):
             (seconds,) = published_at(results, [version])
             after = f", after {units.in_seconds(seconds)}" if seconds >= 0 else ""
-            yield f"target {units.metric(goal)} reached at version {version:,}{after}"
+            untrained = "" if version else ", before any training"
+            yield f"{aim} reached at version {version:,}{after}{untrained}"
             return
-    yield f"target {units.metric(goal)} not reached"
+    yield f"{aim} not reached"
 
 
 def _federated(results: Results) -> list[tuple[str, str, str]]:

@@ -11,6 +11,7 @@ from types import FrameType
 import click
 
 from fedcore.interruption import Interruption
+from fedrun.cli.stoppable import ENDING
 
 
 class Hint:
@@ -34,6 +35,8 @@ class Hint:
 def hint_after_interruption(words: Sequence[str]) -> Iterator[Hint]:
     """Ends the command with status 0 on Ctrl-C in the block, and prints the hint.
 
+    The signals of ``ENDING`` do the same.
+
     Until the run has begun, the process ends at once. An exception would pass through
     the imports of libraries, which turn it into errors of their own.
     """
@@ -46,8 +49,10 @@ def hint_after_interruption(words: Sequence[str]) -> Iterator[Hint]:
         click.echo(str(hint), err=True)
         os._exit(0)
 
-    listens = callable(signal.getsignal(signal.SIGINT))  # a shell's & ignores it
-    before = signal.signal(signal.SIGINT, hear) if listens else None
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, *ENDING)}
+    heeded = [one for one, handler in before.items() if handler is not signal.SIG_IGN]
+    for one in heeded:  # a shell's & ignores Ctrl-C
+        signal.signal(one, hear)
     try:
         yield hint
     except BaseException as error:
@@ -56,5 +61,5 @@ def hint_after_interruption(words: Sequence[str]) -> Iterator[Hint]:
         click.echo(str(hint), err=True)
         sys.exit(0)
     finally:
-        if listens:
-            signal.signal(signal.SIGINT, before)
+        for one in heeded:
+            signal.signal(one, before[one])

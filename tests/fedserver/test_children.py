@@ -9,7 +9,7 @@ import pytest
 from fedwire.v1 import federation_pb2 as pb
 from safetensors.numpy import save_file
 
-from fedcore.errors import ConfigError, SpecMismatchError, WorkloadError
+from fedcore.errors import ConfigError, SpecMismatchError, UserCodeError, WorkloadError
 from fedrun.cli.exit_codes import exit_code
 from fedrun.run import open_run
 from fedserver.children import (
@@ -193,8 +193,12 @@ def test_a_run_begins_with_another_programs_checkpoint_in_the_apps_order(
     with fitted_model(config, tmp_path) as goes_on:
         assert goes_on == config.model  # nothing is compared any more
     save_file(PLAIN | {"b": np.ones(2, np.float16)}, config.model)
-    with pytest.raises(SpecMismatchError, match="is not the model that this run began"):
-        open_run(config, 2.0, durable=False)
+    for compares in (
+        lambda: open_run(config, 2.0, durable=False),
+        lambda: check_model(config, tmp_path),
+    ):
+        with pytest.raises(SpecMismatchError, match="is not the model that this run b"):
+            compares()
 
 
 def test_a_file_of_another_model_is_told_before_a_run_begins(tmp_path: Path) -> None:
@@ -223,6 +227,23 @@ def test_a_checkpoint_that_cannot_be_compared_is_told_to_have_its_own_order(
     assert "is not compared with the app: app" in missing
     assert missing.endswith("no such file")
     assert "clients whose app has another order are refused; fedclient model" in order
+
+
+def test_an_app_that_raises_is_the_users_with_its_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = settings(tmp_path, **with_app(tmp_path, "{}"))
+    config.model.unlink()
+    app = "from latecomer import Workload\n\ndef initial(rng):\n    return 1 / 0\n\n"
+    app += "workload = Workload(initial=initial, gradient=print, train_data=print)\n"
+    (tmp_path / "app.py").write_text(app)
+    with pytest.raises(UserCodeError, match=r"made no model: initial raised Z") as e:
+        make_model(config, tmp_path)
+    assert exit_code(e.value) == 70
+    assert "error:" not in str(e.value)
+    said = capfd.readouterr().err
+    assert "return 1 / 0" in said
+    assert "error: " not in said
 
 
 def test_an_app_that_fails_makes_no_model(tmp_path: Path) -> None:

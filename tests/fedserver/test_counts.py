@@ -1,5 +1,6 @@
 """The counts of a run: they follow from its records alone."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 from fedcore.coordinator import records as r
 from fedcore.protocol import Verdict
 from fedserver.progress import ACTS, STALENESS_BOUNDS, Progress
+from fedserver.serving import evaluation_warnings
 from tests.fedserver.test_json_log import decided
+from tests.served import settings
 
 
 def counts_of(*records: Any) -> Progress:
@@ -62,3 +65,26 @@ def test_every_act_of_an_operator_is_counted_under_its_command() -> None:
     assert told.keys() == ACTS.keys()
     counts = counts_of(*told.values())
     assert counts.acts == dict.fromkeys(ACTS.values(), 1)
+
+
+def test_an_evaluator_that_fails_or_has_no_number_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = settings(tmp_path, stop={"target": {"acc": 0.9}})
+    counts = counts_of(
+        r.Enrolled(at=1.0, cid="e", name="ev", role="evaluator"),
+        r.Enrolled(at=1.0, cid="c", name="client", role="trainer"),
+    )
+    counts.listeners.append(evaluation_warnings(counts, config))
+    counts.observe([r.Failed(at=2.0, cid="c", error="mine")])
+    counts.observe([r.Failed(at=2.0 + n, cid="e", error=f"{n // 2}") for n in range(9)])
+    for version in range(2):
+        counts.observe(
+            [r.Evaluated(at=9.0, cid="e", version=version, values={}, samples=1)]
+        )
+    assert caplog.messages == [
+        "ev: 0",
+        "ev: 1",
+        "ev: 2",
+        "stop.target: the evaluator reports no number for acc, and for nothing else",
+    ]

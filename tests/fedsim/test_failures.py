@@ -17,6 +17,7 @@ from fedcore.workload import Client, Trained, TrainingTask
 from fedrun.report.client_timelines import timelines_of
 from fedrun.report.loss_summary import loss_summary
 from fedrun.results import Results
+from fedsim.fates import MANY
 from tests.fedsim import toys
 from tests.fedsim.toys import gradient, linear, points, toy
 
@@ -382,4 +383,25 @@ def test_a_target_that_nobody_measures_is_told_once(
     )
     latecomer.run(settings, app, folder=tmp_path / "run")
     told = [line for line in caplog.messages if "stop.target" in line]
-    assert told == ["stop.target: the evaluator does not report acc, but loss"]
+    assert told == [
+        "stop.target: the evaluator reports no number for acc, but for loss"
+    ]
+
+
+@ENGINES
+def test_data_that_nobody_has_end_a_large_simulation_at_its_start(
+    tmp_path: Path, engine: str
+) -> None:
+    def absent(client: Client) -> Any:
+        raise FileNotFoundError("no such folder")
+
+    settings = toys.settings(
+        simulate={"engine": {"kind": engine}, "clients": 300},
+        algorithm={"buffer": 10},
+    )
+    with pytest.raises(UserCodeError, match="cannot train: .* no such folder") as told:
+        latecomer.run(
+            settings, TOYS[engine](train_data=absent), folder=tmp_path / "run"
+        )
+    assert len(str(told.value).partition(" cannot")[0].split(", ")) == MANY
+    assert len(Results(tmp_path / "run").of(Failed)) < MANY

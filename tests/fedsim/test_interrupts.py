@@ -4,7 +4,9 @@ import signal
 
 import pytest
 
+from fedcore.interruption import Interruption
 from fedsim.interrupts import Interrupts
+from tests.served import until
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
@@ -54,3 +56,34 @@ def test_a_signal_that_is_to_be_ignored_is_ignored() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_every_signal_that_ends_a_process_waits_where_somebody_handles_it() -> None:
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    done: list[str] = []
+    try:
+        with Interrupts() as interrupts, pytest.raises(Interruption):
+            with interrupts.held():
+                signal.raise_signal(signal.SIGTERM)
+                done.append("the commit")
+            done.append("what follows")
+        assert done == ["the commit"]
+        assert signal.getsignal(signal.SIGTERM) is stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_an_interrupt_that_waits_long_says_so(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fedsim.interrupts._PATIENCE", 0.0)
+
+    def says() -> bool:
+        return "interrupted; waits for the tasks" in capfd.readouterr().err
+
+    with Interrupts() as interrupts, pytest.raises(Interruption), interrupts.held():
+        signal.raise_signal(signal.SIGINT)
+        until(says, "it says what it waits for")

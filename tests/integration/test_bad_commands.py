@@ -669,7 +669,10 @@ def test_a_client_that_waits_for_its_server_can_be_stopped(
 
 
 @pytest.mark.processes
-def test_a_simulation_that_is_interrupted_can_still_be_looked_at(folder: Path) -> None:
+@pytest.mark.parametrize("which", [*SIGNALS, signal.SIGHUP])
+def test_a_simulation_that_is_interrupted_can_go_on_and_be_looked_at(
+    which: signal.Signals, folder: Path
+) -> None:
     Path("fed.yaml").write_text(f"app: {WORKLOAD}\nstop: {{versions: 1000000}}")
     process = subprocess.Popen(
         [sys.executable, "-m", "fedsim", "run", "fed.yaml", "-o", "run"],
@@ -677,7 +680,7 @@ def test_a_simulation_that_is_interrupted_can_still_be_looked_at(folder: Path) -
         text=True,
     )
     until(lambda: versions(folder / "run") > 3, "some versions")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(which)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 0
     assert said.splitlines()[-1].endswith("fedsim run fed.yaml --resume run")

@@ -74,12 +74,15 @@ def test_seconds_are_counted_from_the_start_of_the_run_and_not_before() -> None:
     assert StopConfig(seconds=10.0).reason(0, 0, None, 1e9) is None
 
 
-@pytest.mark.parametrize("metric", ["loss", "val_loss", "Error rate", "Perplexity"])
+@pytest.mark.parametrize(
+    "metric",
+    ["loss", "val_loss", "Error rate", "Perplexity", "MSE", "test_rmse", "wer@10"],
+)
 def test_losses_errors_and_perplexities_should_fall(metric: str) -> None:
     assert lower_is_better(metric)
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "f1", "auc"])
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "auc", "answered", "msework"])
 def test_other_metrics_should_rise(metric: str) -> None:
     assert not lower_is_better(metric)
 

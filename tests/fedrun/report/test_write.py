@@ -121,8 +121,9 @@ def test_the_first_screen_tells_what_was_learnt_against_the_target(
     page = page_of(story, tmp_path)
     words = " ".join(page.words.split())
     assert "digits/app.py:workload: accuracy 0.5" in words
-    assert "target 0.55 reached at version 1, after 3 s; best 0.6 at version 1" in words
-    assert "target 0.5 not reached" in words
+    aim = "target of at least 0.55 reached at version 1, after 3 s"
+    assert f"{aim}; best 0.6 at version 1" in words
+    assert "target of at most 0.5 not reached" in words
     classes = [a.get("class") for _, a in page.elements]
     assert classes.index("tile") < classes.index("verdict")
 
