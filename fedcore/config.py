@@ -61,13 +61,12 @@ class Config(BaseModel):
         """Refuses what pydantic would convert: true to 1, and nothing to a folder."""
         if isinstance(value, bool | str | list | dict):
             assert info.field_name is not None
-            types = _types(cls.model_fields[info.field_name].annotation)
-            if not {bool, Any, object} & types:
-                if {int, float} & types and _has_bool(value):
-                    whole = "number" if float in types else "integer"
-                    raise PydanticCustomError(
-                        "number", f"Input should be a valid {whole}"
-                    )
+            annotation: Any = cls.model_fields[info.field_name].annotation
+            types = _types(annotation)
+            numbers = types & {int, float}
+            if numbers and not types & {bool, Any, object} and _has_bool(value):
+                kind = "number" if float in numbers else "integer"
+                raise PydanticCustomError("number", f"Input should be a valid {kind}")
             if value == "" and Path in types and str not in types:
                 raise PydanticCustomError("path", "Input should be a path")
         return value

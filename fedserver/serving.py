@@ -119,7 +119,7 @@ def serve(
 def evaluation_warnings(
     progress: Progress, config: FederationConfig
 ) -> Callable[[Row], None]:
-    """Warns once of the first errors of evaluators, and of a target without a number."""
+    """Warns once of an evaluator's first errors, and of a target without a number."""
     target, errors = dict(config.stop.target), set[str]()
 
     def look(record: Row) -> None:

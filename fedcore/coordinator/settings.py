@@ -80,7 +80,10 @@ class TimeoutsConfig(Config):
 
 
 _FALLING = ("loss", "error", "perplexity", "deviance", "divergence")
-_SHORT = frozenset("mse rmse mae mape nll bce ppl wer cer ece brier fpr fnr".split())
+_SHORT = {
+    "mse", "rmse", "mae", "mape", "nll", "bce", "ppl", "wer", "cer", "ece", "brier",
+    "fpr", "fnr",
+}  # fmt: skip
 
 
 def lower_is_better(metric: str) -> bool:

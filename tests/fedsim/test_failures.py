@@ -399,7 +399,7 @@ def test_data_that_nobody_has_end_a_large_simulation_at_its_start(
         simulate={"engine": {"kind": engine}, "clients": 300},
         algorithm={"buffer": 10},
     )
-    with pytest.raises(UserCodeError, match="cannot train: .* no such folder") as told:
+    with pytest.raises(UserCodeError, match=r"cannot train: .* no such folder") as told:
         latecomer.run(
             settings, TOYS[engine](train_data=absent), folder=tmp_path / "run"
         )

@@ -62,14 +62,17 @@ def test_every_signal_that_ends_a_process_waits_where_somebody_handles_it() -> N
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
+    def commit(interrupts: Interrupts) -> None:
+        with interrupts.held():
+            signal.raise_signal(signal.SIGTERM)
+            done.append("the commit")
+        done.append("what follows")
+
     before = signal.signal(signal.SIGTERM, stop)
     done: list[str] = []
     try:
         with Interrupts() as interrupts, pytest.raises(Interruption):
-            with interrupts.held():
-                signal.raise_signal(signal.SIGTERM)
-                done.append("the commit")
-            done.append("what follows")
+            commit(interrupts)
         assert done == ["the commit"]
         assert signal.getsignal(signal.SIGTERM) is stop
     finally:
@@ -84,6 +87,10 @@ def test_an_interrupt_that_waits_long_says_so(
     def says() -> bool:
         return "interrupted; waits for the tasks" in capfd.readouterr().err
 
-    with Interrupts() as interrupts, pytest.raises(Interruption), interrupts.held():
-        signal.raise_signal(signal.SIGINT)
-        until(says, "it says what it waits for")
+    def train_long(interrupts: Interrupts) -> None:
+        with interrupts.held():
+            signal.raise_signal(signal.SIGINT)
+            until(says, "it says what it waits for")
+
+    with Interrupts() as interrupts, pytest.raises(Interruption):
+        train_long(interrupts)
