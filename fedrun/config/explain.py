@@ -28,7 +28,8 @@ def explain(
 ) -> list[str]:
     """Returns a line for each mistake, in the order of the file.
 
-    A mistake in a ``field=value`` change names the change, and no line of the file.
+    A mistake in ``field=value`` changes, or in a section that they change, names them,
+    and no line of the file.
     """
     lines = _line_numbers(text)
     changed = {tuple(each.partition("=")[0].split(".")): each for each in changes}
@@ -39,12 +40,13 @@ def explain(
     found = []
     for line, detail in details[:MOST_MISTAKES]:
         path = detail["loc"]
-        section = path[:-1] if detail["type"] == "missing" else path
+        is_missing = detail["type"] == "missing"
+        section = path[:-1] if is_missing else path
         field = brief(".".join(map(str, path))) or _SECTION_OF_ALL
         where = f"{source}:{line}: {field}" if line else f"{source}: {field}"
         inside = [each for at, each in changed.items() if section == at[: len(section)]]
-        if section and inside:
-            where = f"{where}, with {', '.join(inside)}"
+        if inside and not (is_missing and not section):
+            where = ", ".join(inside) + (f": {field}" if section else "")
         setting = (*path, "kind") if detail["type"] == "unknown_kind" else path
         for at, each in changed.items():
             if setting[: len(at)] == at:

@@ -432,8 +432,20 @@ def test_a_config_that_is_not_there_is_named(
         ),
         (
             "simulate.dropout.kind=by_labels",
-            "fed.yaml: simulate.dropout, with simulate.dropout.kind=by_labels: "
-            "by_labels needs labels, such as [0, 1]",
+            "simulate.dropout.kind=by_labels: simulate.dropout: by_labels needs labels, "
+            "such as [0, 1]",
+        ),
+        ("sed.x=1", f"sed.x=1: sed: unknown key; did you mean 'seed'?; allowed: {TOP}"),
+        ("stop.versions=yes", "stop.versions=yes: should be a valid integer, got True"),
+        (
+            "stop.target={loss: yes}",
+            "stop.target={loss: yes}: should be a valid number, got {'loss': True}",
+        ),
+        ("server.journal=''", "server.journal='': should be a path, got ''"),
+        (
+            "simulate.dropout=10%",
+            "simulate.dropout=10%: should be a share, such as 0.1, or a section of "
+            "keys and values, got '10%'",
         ),
     ],
 )
@@ -444,6 +456,17 @@ def test_a_change_on_the_command_line_is_checked_like_the_file(
     Path("fed.yaml").write_text("seed: 1")
     done = typed(*command, "fed.yaml", "--set", change)
     assert done.sentence(os.EX_CONFIG) == sentence
+
+
+def test_changes_that_do_not_fit_each_other_or_the_file_are_named() -> None:
+    text = "seed: 1\nsimulate: {engine: {kind: stacked}}"
+    both = ["simulate.engine.kind=exact", "simulate.engine.processes=3"]
+    done = check(text, *(word for each in both for word in ("--set", each)))
+    assert done.sentence(os.EX_CONFIG).startswith(f"{', '.join(both)}: simulate.engine")
+    text = "simulate: {clients: 2}\nalgorithm: {kind: fed_avg}"
+    Path("fed.yaml").write_text(text)
+    few = typed("fedsim", "run", "fed.yaml", "--set", "algorithm.buffer=99")
+    assert few.sentence(os.EX_CONFIG).startswith("algorithm.buffer=99: ")
 
 
 def test_a_mistake_of_the_file_beside_a_change_has_its_line() -> None:
