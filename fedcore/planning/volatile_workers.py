@@ -151,9 +151,9 @@ class Question(NamedTuple):
     def ordered(self, plans: Iterable["Plan"]) -> list["Plan"]:
         """The frontier of the plans that keep the limits, from the best plan on.
 
-        The best one is the cheapest, and each other one is sooner and costs more. Where
-        only a budget is given, the best one is the soonest, and each other one is later
-        and cheaper.
+        The best one is the cheapest, and each other one is sooner and costs as much or
+        more. Where only a budget is given, the best one is the soonest, and each other
+        one is later and costs as much or less.
         """
         found = frontier(plan for plan in plans if self.keeps(plan))
         return found if self.seeks_soonest else found[::-1]
@@ -247,9 +247,10 @@ def all_plans(
 
 
 def cheapest(plans: Iterable[Plan], question: Question) -> Plan | None:
-    """The cheapest plan within the deadline and the budget; the soonest of equal ones.
+    """The cheapest plan within the deadline and the budget; the latest of equal ones.
 
-    Where only a budget is given, the soonest one.
+    That one has the fewest workers, who share the work with the least loss, of which the
+    model of the error knows nothing. Where only a budget is given, the soonest plan.
     """
     return next(iter(question.ordered(plans)), None)
 
@@ -259,12 +260,12 @@ def frontier(plans: Iterable[Plan]) -> list[Plan]:
 
     Numbers that differ by rounding alone are equal, so the processor does not choose.
     """
-    found, least = list[Plan](), math.inf
+    found, last, least = list[Plan](), 0.0, math.inf
     for plan in sorted(plans, key=_seconds_and_cost):
-        _, cost = _seconds_and_cost(plan)
-        if cost < least:
+        seconds, cost = _seconds_and_cost(plan)
+        if cost < least or (cost == least and seconds > last):
             found.append(plan)
-            least = cost
+            last, least = seconds, cost
     return found
 
 
