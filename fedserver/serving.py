@@ -23,7 +23,7 @@ from fedserver.connections import allow_many
 from fedserver.json_log import JsonLog
 from fedserver.live import LiveView
 from fedserver.progress import Progress
-from fedserver.server import Server
+from fedserver.server import EVALUATOR_STARTS, Server
 from fedserver.web.port import require_packages
 from fedserver.writer import logging_aside
 
@@ -102,9 +102,12 @@ def serve(
             wanted = evaluator and config.app is not None
             address = server.operator_socket
             if wanted and address is not None and server.ready.is_set():
-                evaluating = keep_evaluating(config, folder, address, server.over)
+                start = _Start()
+                evaluating = keep_evaluating(
+                    config, folder, address, server.over, start.note
+                )
                 helper = asyncio.create_task(evaluating)
-                server.evaluator_starts = lambda: not helper.done()
+                server.evaluator_starts = lambda: not helper.done() and start.may_go_on
             try:
                 return await serving
             finally:
@@ -116,10 +119,26 @@ def serve(
         return asyncio.run(both())
 
 
+class _Start:
+    """The newest start of the server's own evaluator."""
+
+    def __init__(self) -> None:
+        self.note()
+
+    def note(self) -> None:
+        """Notes that it starts now."""
+        self._at = time.monotonic()
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it may not have come to its first call yet."""
+        return time.monotonic() - self._at < EVALUATOR_STARTS
+
+
 def evaluation_warnings(
     progress: Progress, config: FederationConfig
 ) -> Callable[[Row], None]:
-    """Warns once of the first errors of evaluators, and of a target without a number."""
+    """Warns once of evaluators' first errors, and of a target without a number."""
     target, errors = dict(config.stop.target), set[str]()
 
     def look(record: Row) -> None:
