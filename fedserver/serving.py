@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedcore import kernels
-from fedcore.coordinator.records import Evaluated, Failed
+from fedcore.coordinator.records import Evaluated, Failed, Stepped
 from fedcore.coordinator.settings import unreported
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
@@ -73,6 +73,7 @@ def serve(
     progress = Progress()
     progress.listeners.append(evaluation_warnings(progress, config))
     progress.listeners.append(_divergence(run))
+    progress.listeners.append(short_versions(progress))
     with contextlib.ExitStack() as stack:
         stack.enter_context(logging_aside())
         stack.callback(tracer.close)
@@ -169,6 +170,16 @@ def _divergence(run: Run) -> Callable[[Row], None]:
         divergence.observe(record)
         for warning in divergence.news():
             _log.warning("%s", warning)
+
+    return look
+
+
+def short_versions(progress: Progress) -> Callable[[Row], None]:
+    """Warns once of versions that hold fewer updates since clients are gone."""
+
+    def look(record: Row) -> None:
+        if isinstance(record, Stepped) and (said := progress.coverage.short.news()):
+            _log.warning("%s", said)
 
     return look
 

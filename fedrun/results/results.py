@@ -160,6 +160,7 @@ class Results(Records):
         weigh_by = self.setting("algorithm", "weigh_by", default="")
         cap = self.setting("algorithm", "samples_cap", default=0)
         coverage = Coverage(lambda samples: count_samples(samples, weigh_by, cap))
+        coverage.short.buffer = self.setting("algorithm", "buffer", default=0)
         for record in self.records:
             coverage.observe(record)
         return coverage
