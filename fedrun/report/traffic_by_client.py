@@ -88,7 +88,7 @@ def bytes_figure(lanes: Mapping[Lane, Load], names: Mapping[str, str]) -> "Figur
         figure.add_trace(bars)
         drawn.add(codec)
     figure.update_xaxes(
-        title_text=f"payload, up to the left, down to the right ({unit.name})",
+        title_text=f"up ← payload ({unit.name}) → down",
         **_both_ways(carrying, shown, unit),
     )
     height = theme.rows_height(len(shown))
