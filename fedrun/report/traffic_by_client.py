@@ -22,7 +22,6 @@ from fedrun.traffic import (
     overhead,
     total,
 )
-from fedrun.traffic_file import read_traffic
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -42,9 +41,8 @@ _SIMULATED = (
 
 def parts(results: Results) -> Iterator[str]:
     """Yields the parts on counted bytes; none if the run counted none."""
-    traffic = read_traffic(results.folder)
-    lanes = traffic.lanes() if traffic is not None else {}
-    if traffic is None or not lanes:
+    lanes = results.lanes
+    if not lanes:
         return
     names = {**results.names, OTHERS: "others"}
     yield plot(bytes_figure(lanes, names), "Payload bytes of clients by codec")

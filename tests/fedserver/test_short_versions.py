@@ -1,5 +1,6 @@
 """A server says once that its versions have become smaller."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,10 @@ def test_versions_of_the_client_that_is_left_are_a_warning(
         "timeouts": {"lost": 0.3, "heartbeat": 0.1},
     }
     good = packed(ones())
+
+    def at(version: int) -> bool:
+        return bool(server.state.version == version)
+
     with served(tmp_path, **config) as server:
         server.progress.listeners.append(short_versions(server.progress))
         with Peer(server.address, "ann") as ann:
@@ -34,7 +39,7 @@ def test_versions_of_the_client_that_is_left_are_a_warning(
             for version in (2, 3, 4):
                 ann.pull()
                 ann.push(good)
-                until(lambda v=version: server.state.version == v, "a version of ann")
+                until(partial(at, version), "a version of ann")
         (warning,) = status_json(server.progress)["coverage"]["warnings"]
     said = [line for line in caplog.messages if "algorithm.minimum" in line]
     assert len(said) == 1

@@ -158,9 +158,9 @@ def test_huge_estimates_stay_short_and_each_part_of_the_table_has_the_names() ->
     told = audited(
         ann=((1978748610019325.5, 0.0), (0.02, 0.0)), bob=((-0.2, 0.0), None)
     )
-    console = Console(file=io.StringIO(), width=70)
-    console.print(told.cells().on_screen())
-    shown = console.file.getvalue()
+    screen = io.StringIO()
+    Console(file=screen, width=70).print(told.cells().on_screen())
+    shown = screen.getvalue()
     assert "+1.98e+15" in shown
     assert max(map(len, told.cells().rows[0])) <= 9
     assert shown.count("ann") == shown.count("± loss") + 1 == 2
