@@ -2,10 +2,12 @@
 
 import math
 import secrets
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import grpc
 from fedwire.connect import Address, explaining, is_unanswered
 from fedwire.convert import (
     patch_name,
@@ -39,6 +41,10 @@ CALL: Seconds = 30.0  # a short call that takes longer has failed
 PULL: Seconds = 120.0  # a pull waits for work, but not for ever
 PER_MEGABYTE: Seconds = 30.0  # patience with a slow link: 0.3 Mbit/s
 OVERHEAD = 1 << 16  # bytes that a patch may be larger than the dense model
+
+
+def _for_ever(held: bool) -> Seconds:
+    return math.inf
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,9 @@ class Connection:
         self._spec = spec
         self.transferred = TransferCounter()
         self.phases: Phases = OFF
+        self.begins: Callable[[bool], Seconds] = _for_ever
+        """Is called when a call begins, with whether the server may hold it; returns
+        how long it may take, or take to connect if it may be held."""
         self.open()
         self._partial = Partial()
         self.session = secrets.randbits(64)
@@ -89,19 +98,51 @@ class Connection:
         self._channel.close()
 
     @contextmanager
-    def _calling(self) -> Iterator[None]:
+    def _calling(self, *, held: bool = False) -> Iterator[Seconds]:
         """Explains the errors of a call; the next one after silence connects anew.
 
         The connection, or what the host's name led to, may have been forgotten.
+
+        Args:
+            held: the server may hold the call, or it carries a model.
+
+        Yields:
+            How long a short call may take.
         """
+        limit = self.begins(held)
         try:
             with explaining(self.address):
-                yield
+                if held and limit < math.inf:
+                    self._connect(limit)
+                yield min(CALL, limit)
         except UnavailableError as error:
             if is_unanswered(error.__cause__):
                 self.close()
                 self.open()
             raise
+
+    def _connect(self, seconds: Seconds) -> None:
+        """Waits until the channel is connected or has failed, as the call then says.
+
+        Raises:
+            UnavailableError: neither happens in time.
+        """
+        known = threading.Event()
+        ends = (
+            grpc.ChannelConnectivity.READY,
+            grpc.ChannelConnectivity.TRANSIENT_FAILURE,
+        )
+
+        def look(state: grpc.ChannelConnectivity) -> None:
+            if state in ends:
+                known.set()
+
+        self._channel.subscribe(look, try_to_connect=True)
+        try:
+            if not known.wait(seconds):
+                raise UnavailableError(f"{self.address} does not answer")
+        finally:
+            self._channel.unsubscribe(look)
 
     def enrol(self, request: pb.EnrolRequest) -> pb.EnrolReply:
         """Asks to be enrolled.
@@ -112,8 +153,8 @@ class Connection:
         """
         request.protocols.extend(PROTOCOLS)
         request.spec = self._spec.to_json()
-        with self._calling():
-            reply: pb.EnrolReply = self._stub.enrol(request, timeout=CALL)
+        with self._calling() as limit:
+            reply: pb.EnrolReply = self._stub.enrol(request, timeout=limit)
         if reply.protocol not in PROTOCOLS:
             raise ProtocolError(f"{self.address} chose protocol {reply.protocol}")
         if not 0 < reply.heartbeat < math.inf:
@@ -131,13 +172,13 @@ class Connection:
         """
         request.enrol.protocols.extend(PROTOCOLS)
         request.enrol.spec = self._spec.to_json()
-        with self._calling():
-            reply: pb.CheckReply = self._stub.check(request, timeout=CALL)
+        with self._calling() as limit:
+            reply: pb.CheckReply = self._stub.check(request, timeout=limit)
         return reply
 
     def trial(self, push: Push) -> pb.TrialReply:
         """Sends an update that counts nowhere; returns what it would have led to."""
-        with self._calling():
+        with self._calling(held=True):
             frames, patience = self._frames(push, 0), self._patience(CALL)
             reply: pb.TrialReply = self._stub.trial(frames, timeout=patience)
         return reply
@@ -147,7 +188,7 @@ class Connection:
         partial = self._partial
         request = pull_request(pull, self.key, partial.name, partial.received)
         call = self.phases.call("request", "download", "down")
-        with self._calling(), call:
+        with self._calling(held=True), call:
             headers, patience = self.phases.headers(), self._patience(PULL)
             frames = self._stub.pull(request, timeout=patience, metadata=headers)
             if (frame := next(frames, None)) is None:
@@ -195,12 +236,12 @@ class Connection:
         """Sends an update; with ``again``, resumes an upload that was cut off."""
         start = 0
         call = self.phases.call("upload", "verdict", "up")
-        with self._calling(), call:
+        with self._calling(held=True) as limit, call:
             if again and len(push.payload) > CHUNK:
                 request = pb.ResumeRequest(
                     key=self.key, seq=push.seq, digest=digest_bytes(push.digest)
                 )
-                start = self._stub.resume(request, timeout=CALL).received
+                start = self._stub.resume(request, timeout=limit).received
             frames = self._frames(push, min(start, len(push.payload)))
             headers, patience = self.phases.headers(), self._patience(CALL)
             reply = self._stub.push(frames, timeout=patience, metadata=headers)
@@ -255,8 +296,8 @@ class Connection:
             UnavailableError: the server does not answer.
         """
         beat = pb.Beat(key=self.key, session=self.session, waiting=why)
-        with self._calling():
-            notices = list(self._stub.attend(iter([beat]), timeout=CALL))
+        with self._calling() as limit:
+            notices = list(self._stub.attend(iter([beat]), timeout=limit))
         return notices[0] if notices else None
 
     def attend(self, beats: Iterator[pb.Beat]) -> Iterator[pb.Notice]:
@@ -265,8 +306,8 @@ class Connection:
         return notices
 
     def _call(self, method: object, request: object) -> None:
-        with self._calling():
-            method(request, timeout=CALL)  # type: ignore[operator]
+        with self._calling() as limit:
+            method(request, timeout=limit)  # type: ignore[operator]
 
     def _patience(self, least: Seconds) -> Seconds:
         return least + PER_MEGABYTE * 4 * self._spec.dim / 1e6

@@ -1,6 +1,7 @@
 """A client's membership in a run: enrolment, identity, and waiting for the server."""
 
 import logging
+import math
 import random
 import secrets
 import threading
@@ -51,6 +52,7 @@ LONGEST_WAIT: Seconds = 60.0
 FIRST_CONTACT_WAIT: Seconds = 0.2
 LONGEST_CONTACT_WAIT: Seconds = 5.0
 CONTACT: Seconds = 60.0  # of failures; then it waits like everybody
+LEAST_CALL: Seconds = 3.0  # that a call is given although the time is nearly over
 LONG_WHY = 256  # characters of why a client begins no task
 
 
@@ -75,7 +77,8 @@ class Patience:
     give_up: Seconds | None = None
     _wait: Seconds = FIRST_CONTACT_WAIT
     _had_contact: bool = False
-    _since: Seconds | None = None  # the first failure in a row
+    _since: Seconds | None = None  # when the first call in a row that failed began
+    _began: Seconds | None = None  # the call that goes on, unless it may be held
 
     @property
     def is_waiting(self) -> bool:
@@ -85,6 +88,22 @@ class Patience:
     def reset(self) -> None:
         """Restarts the time until it gives up, since a call worked."""
         self._wait, self._since, self._had_contact = FIRST_WAIT, None, True
+        self._began = None
+
+    def begin(self, held: bool) -> Seconds:
+        """Notes that a call begins; returns how long it may take.
+
+        Args:
+            held: the server may hold the call, or it carries a model. Then a failure
+                counts from its own time on, and only what is left after an earlier one
+                is a limit, for the time to connect.
+        """
+        now = time.monotonic()
+        self._began = None if held else now
+        if self.give_up is None or (held and self._since is None):
+            return math.inf
+        since = now if self._since is None else self._since
+        return max(LEAST_CALL, since + self.give_up - now)
 
     def wait(self, error: Exception, least: Seconds = 0.0) -> None:
         """Waits after a failure.
@@ -101,11 +120,13 @@ class Patience:
             UnavailableError: calls have failed for ``give_up`` seconds.
         """
         now = time.monotonic()
-        self._since = now if self._since is None else self._since
+        if self._since is None:
+            self._since = now if self._began is None else self._began
         failing = now - self._since
-        if self.give_up is not None and failing >= self.give_up:
+        left = math.inf if self.give_up is None else self.give_up - failing
+        if left <= 0:
             raise UnavailableError(f"{error}; gave up after {failing:.0f} s") from error
-        pause = max(least, random.uniform(0.5, 1.0) * self._wait)
+        pause = max(least, min(left, random.uniform(0.5, 1.0) * self._wait))
         _log.info("%s; again in %.1f s", error, pause)
         is_early = not self._had_contact and failing < CONTACT
         longest = LONGEST_CONTACT_WAIT if is_early else LONGEST_WAIT
@@ -129,6 +150,7 @@ class Membership:
         self.connection = Connection(address, model.spec, room=store.spill.room)
         self.store = store
         self.patience = Patience(give_up)
+        self.connection.begins = self.patience.begin
         self.failures = 0  # of the user's code in a row
         self._model, self._identity = model, identity
         self._checkpoint, self._choices = checkpoint, choices

@@ -124,7 +124,8 @@ class AlgorithmConfig(Method):
     buffer: Count = 10
     """K: the number of accepted updates that make a new version."""
     minimum: Count = 1
-    """The number of updates that are enough at the deadline."""
+    """The number of updates that are enough at the deadline, or once no more clients
+    are there."""
     synchronous: bool = False
     """A cohort of K clients trains each version; otherwise all that are there train."""
     over_selection: float = Field(default=1.0, ge=1, le=10)

@@ -4,6 +4,8 @@ The file is written every two seconds and never synced: a process that is killed
 the counts since then.
 """
 
+import contextlib
+import errno
 import logging
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -34,6 +36,14 @@ CREATE TABLE crossed (
 """  # an earlier version counted at sockets, too
 
 
+def _is_of_disk(error: Exception) -> bool:
+    """Whether the disk is the reason, and not what the file holds."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary one
+    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
+
+
 class TrafficFile:
     """The counted bytes on disk; errors are logged and do not end a run."""
 
@@ -47,10 +57,12 @@ class TrafficFile:
         try:
             return self._load()
         except (*ERRORS, OSError) as error:
+            self.close()
+            if _is_of_disk(error):
+                return self._load_without_disk(error)
             _log.warning(
                 "%s: %s; bytes are counted from zero", self._path, message(error)
             )
-        self.close()
         try:
             for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
                 self._path.with_name(name).unlink(missing_ok=True)
@@ -72,6 +84,32 @@ class TrafficFile:
                 f"BEGIN; {_SCHEMA} PRAGMA user_version={_SCHEMA_VERSION}; COMMIT;"
             )
         return _read(db)
+
+    def _load_without_disk(self, error: Exception) -> Traffic:
+        """Loads what is there; the file is left alone until another process loads it.
+
+        Args:
+            error: why it cannot be written.
+        """
+        found = None
+        if self._path.is_file() and self._path.stat().st_size:
+            # A log beside it cannot be read without a file that tells where.
+            how = "mode=ro&immutable=1"
+            with (
+                contextlib.suppress(*ERRORS, OSError),
+                closing(connect(self._path, how)) as db,
+            ):
+                require_schema(db, _SCHEMA, _BEFORE)
+                found = _read(db)
+        counted = "on from those that it holds" if found else "from zero"
+        _log.warning(
+            "%s: %s; bytes are counted %s, and are not kept until the server starts "
+            "again",
+            self._path,
+            message(error),
+            counted,
+        )
+        return found or Traffic()
 
     def save(self, traffic: Traffic, others: Iterable[LaneRow] | None = None) -> None:
         """Writes the lanes that have changed.
@@ -124,11 +162,24 @@ def read_traffic(folder: Path) -> Traffic | None:
         return None
     try:
         with closing(connect(path, "mode=ro")) as db:
+            if _is_empty(db):
+                _log.warning(
+                    "%s: it holds no counts: the disk was full when they were to be "
+                    "written, or nothing was counted yet",
+                    path,
+                )
+                return None
             require_schema(db, _SCHEMA, _BEFORE)
             return _read(db)
     except (*ERRORS, OSError) as error:
         _log.warning("%s: %s", path, message(error))
         return None
+
+
+def _is_empty(db: sqlite3.Connection) -> bool:
+    """Whether the tables could not be made."""
+    (tables,) = db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    return not tables
 
 
 def _read(db: sqlite3.Connection) -> Traffic:

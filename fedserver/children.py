@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -176,6 +176,7 @@ async def keep_evaluating(
     folder: Path,
     host: str,
     over: asyncio.Event | None = None,
+    starts: Callable[[], None] = lambda: None,
 ) -> None:
     """Runs the evaluator until the run has ended, and starts it again if it dies.
 
@@ -186,6 +187,7 @@ async def keep_evaluating(
         folder: where the app is looked for.
         host: the server's address.
         over: set once the run has ended; from then on it starts once at most.
+        starts: is called before each start.
     """
     assert config.app is not None
     over = over or asyncio.Event()
@@ -205,6 +207,7 @@ async def keep_evaluating(
         command += ["--device", config.evaluate.device]
     while True:
         is_last = over.is_set()
+        starts()
         status, said = await _ended(command, folder)
         if status == 0:
             return

@@ -82,7 +82,7 @@ class Enrolment:
             self._sessions.hear(cid)
         warnings = (
             self._codes.compare(named.name, request.code),
-            self._note_double(event, standing.doubles),
+            self._note_double(event, self._here(standing.doubles)),
         )
         return self._reply(request, named.name, standing, warnings)
 
@@ -106,7 +106,7 @@ class Enrolment:
             objections.append(_name_taken(named.name))
         warnings = (
             self._codes.difference(named.name, wanted.code),
-            _doubled(event, standing.doubles),
+            _doubled(event, self._here(standing.doubles)),
         )
         return pb.CheckReply(
             package=version_of("latecomer"),
@@ -175,6 +175,14 @@ class Enrolment:
         """
         own = self._run.coordinator.algorithm.of_client(name)
         return own.config.model_dump_json()
+
+    def _here(self, names: list[str]) -> list[str]:
+        """Returns the names, each once, whose clients were heard of lately."""
+        named = self._run.coordinator.state.roster.named
+        ids = {name: [row.cid for row in named(name)] for name in names}
+        return [
+            name for name, own in ids.items() if any(map(self._sessions.is_here, own))
+        ]
 
     def _note_double(self, client: ClientEnrolled, others: list[str]) -> str:
         """Logs, once, that clients train on the same data; warns the client."""

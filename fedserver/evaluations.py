@@ -5,6 +5,7 @@ from fedcore.typing import Seconds
 from fedrun.journal.codec import Row
 
 LEAST: Seconds = 30.0  # to wait for the last evaluation, or
+LINGERS = 3  # times ``timeouts.linger``, or
 USUAL = 10  # times the longest one before it
 
 
@@ -23,8 +24,14 @@ class EvaluationTimes:
             case Evaluated() if began := self._began.pop(record.cid, None):
                 self._longest = max(self._longest or 0.0, record.at - began)
 
-    def patience(self, most: Seconds) -> Seconds:
-        """Returns how long the last one is waited for: ``most`` if none is known."""
+    def patience(self, linger: Seconds, most: Seconds) -> Seconds:
+        """Returns how long the last evaluation is waited for.
+
+        Args:
+            linger: how long the server waits for clients that do not know of the end.
+            most: the limit, where evaluations are known to be long.
+        """
+        least = max(LEAST, LINGERS * linger)
         if self._longest is None:
-            return most
-        return min(most, max(LEAST, USUAL * self._longest))
+            return least
+        return max(least, min(most, USUAL * self._longest))

@@ -172,6 +172,7 @@ class Progress:
         """Shows this run from now on; counts the records that its journal holds."""
         self._run, self.sessions, self.core = run, sessions, core
         self.coverage.counted = run.config.algorithm.counted
+        self.coverage.short.buffer = run.config.algorithm.buffer
         for entry in run.journal.store.entries(payloads=False):
             self._count(entry.record)
         self._accepted.clear()  # those were accepted by another process

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SWEEP: Seconds = 0.5
-_EVALUATOR_STARTS: Seconds = 60.0  # to wait for it at most
+EVALUATOR_STARTS: Seconds = 60.0  # how long its start takes at most
 _LOOK: Seconds = 0.1
 _SAVE: Seconds = 2.0  # between two writes of the byte counts
 
@@ -76,7 +76,8 @@ class Server:
         """Set when the process is told to stop while it stops."""
         self._stop = asyncio.Event()
         self.evaluator_starts: Callable[[], bool] = lambda: False
-        """Whether the server's own evaluator runs or is about to."""
+        """Whether the server's own evaluator has been started, or is about to, and may
+        not have connected yet."""
 
     async def serve(self) -> str | None:
         """Serves; returns why the run ended, or None if it was only stopped.
@@ -208,16 +209,22 @@ class Server:
     async def _wait_for_goodbyes(self) -> None:
         timeouts = self.run.config.timeouts
         # The server's own evaluator may be slower to start than a short run is to end.
-        await _until(
-            lambda: self.evaluator_knows or not self.evaluator_starts(),
-            _EVALUATOR_STARTS,
-        )
+        await _until(lambda: not self._evaluator_comes(), EVALUATOR_STARTS)
         await _until(self._all_know, timeouts.linger)
         # Those that are here are through when their sessions end; some still train.
         waiting_since = asyncio.get_running_loop().time()
-        await _until(
-            lambda: not self._is_someone_at_work(waiting_since), timeouts.lease
-        )
+        most = max(timeouts.lease, self._patience)
+        await _until(lambda: not self._is_someone_at_work(waiting_since), most)
+        for name in self._evaluating():
+            _log.warning(
+                "the evaluator %r has not ended %.0f s after the run, and the server "
+                "ends without its last metrics: fedclient evaluate-file --app %s %s "
+                "measures them now, and a larger timeouts.linger waits longer",
+                name,
+                self._patience,
+                self.run.config.app or "APP",
+                self.run.journal.folder / "models" / "last.safetensors",
+            )
         self.stop()
 
     def _is_someone_at_work(self, since: Seconds) -> bool:
@@ -227,12 +234,29 @@ class Server:
         than ever before does not come to an end.
         """
         waited = asyncio.get_running_loop().time() - since
-        patience = self._evaluations.patience(self.run.config.timeouts.lease)
+        trainers = len(self._sessions.attending) - len(self._evaluating())
+        if trainers and waited < self.run.config.timeouts.lease:
+            return True
+        if self._evaluator_comes():
+            return True
+        return bool(self._evaluating()) and waited < self._patience
+
+    @property
+    def _patience(self) -> Seconds:
+        """How long an evaluator is waited for."""
+        timeouts = self.run.config.timeouts
+        return self._evaluations.patience(timeouts.linger, timeouts.lease)
+
+    def _evaluating(self) -> list[str]:
+        """Returns the names of the evaluators that are connected."""
         rows = self.run.coordinator.state.clients
-        return any(
-            waited < patience or rows[cid].role != "evaluator"
-            for cid in self._sessions.attending
-        )
+        here = [rows[cid] for cid in self._sessions.attending]
+        return [row.name for row in here if row.role == "evaluator"]
+
+    def _evaluator_comes(self) -> bool:
+        """Returns whether the server's own evaluator starts, and has not come yet."""
+        has_come = self.evaluator_knows or self._evaluating()
+        return not has_come and self.evaluator_starts()
 
     @property
     def evaluator_knows(self) -> bool:

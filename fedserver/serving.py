@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedcore import kernels
-from fedcore.coordinator.records import Evaluated, Failed
+from fedcore.coordinator.records import Evaluated, Failed, Stepped
 from fedcore.coordinator.settings import unreported
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
@@ -23,7 +23,7 @@ from fedserver.connections import allow_many
 from fedserver.json_log import JsonLog
 from fedserver.live import LiveView
 from fedserver.progress import Progress
-from fedserver.server import Server
+from fedserver.server import EVALUATOR_STARTS, Server
 from fedserver.web.port import require_packages
 from fedserver.writer import logging_aside
 
@@ -73,6 +73,7 @@ def serve(
     progress = Progress()
     progress.listeners.append(evaluation_warnings(progress, config))
     progress.listeners.append(_divergence(run))
+    progress.listeners.append(short_versions(progress))
     with contextlib.ExitStack() as stack:
         stack.enter_context(logging_aside())
         stack.callback(tracer.close)
@@ -102,9 +103,12 @@ def serve(
             wanted = evaluator and config.app is not None
             address = server.operator_socket
             if wanted and address is not None and server.ready.is_set():
-                evaluating = keep_evaluating(config, folder, address, server.over)
+                start = _Start()
+                evaluating = keep_evaluating(
+                    config, folder, address, server.over, start.note
+                )
                 helper = asyncio.create_task(evaluating)
-                server.evaluator_starts = lambda: not helper.done()
+                server.evaluator_starts = lambda: not helper.done() and start.may_go_on
             try:
                 return await serving
             finally:
@@ -114,6 +118,22 @@ def serve(
                     json_log.say("stopped", ended=server.ended)
 
         return asyncio.run(both())
+
+
+class _Start:
+    """The newest start of the server's own evaluator."""
+
+    def __init__(self) -> None:
+        self.note()
+
+    def note(self) -> None:
+        """Notes that it starts now."""
+        self._at = time.monotonic()
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it may not have come to its first call yet."""
+        return time.monotonic() - self._at < EVALUATOR_STARTS
 
 
 def evaluation_warnings(
@@ -150,6 +170,16 @@ def _divergence(run: Run) -> Callable[[Row], None]:
         divergence.observe(record)
         for warning in divergence.news():
             _log.warning("%s", warning)
+
+    return look
+
+
+def short_versions(progress: Progress) -> Callable[[Row], None]:
+    """Warns once of versions that hold fewer updates since clients are gone."""
+
+    def look(record: Row) -> None:
+        if isinstance(record, Stepped) and (said := progress.coverage.short.news()):
+            _log.warning("%s", said)
 
     return look
 

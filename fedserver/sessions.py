@@ -101,6 +101,10 @@ class Sessions:
         """The ids of the clients that are there."""
         return set(self._heard)
 
+    def is_here(self, cid: str) -> bool:
+        """Whether a client is there."""
+        return cid in self._heard
+
     @property
     def here(self) -> int:
         """The number of clients that are there."""

@@ -107,6 +107,7 @@ def _clients(progress: Progress) -> JSON:
             {
                 **listed[cid],
                 "present": cid in present,
+                "replaced": progress.coverage.is_replaced(cid),
                 "waiting": waiting.get(cid, ""),
                 "traffic": {"lanes": lanes_json(lanes.get(cid, {}))},
             }
@@ -231,7 +232,7 @@ def status_table(status: JSON) -> RenderableType:
         counts.append(f"{client['weight']:.2f}")
         table.add_row(
             Name(client["name"]),
-            "waits" if client["waiting"] else client["doing"],
+            _doing(client),
             "yes" if client["present"] else "no",
             *("" if client["role"] == "evaluator" else count for count in counts),
             *(f"{share:.1%}" if (share := client[name]) else "" for name in _SHARES),
@@ -242,6 +243,13 @@ def status_table(status: JSON) -> RenderableType:
     lanes = read_lanes(OTHERS, status["traffic"]["lanes"])
     totals = bytes_of_all(lanes, status["traffic"]["values"])
     return Group(*totals, table, Text(""), head)
+
+
+def _doing(client: JSON) -> str:
+    """What a client does; ``replaced`` if a newer key has its name, and it is gone."""
+    if client.get("replaced") and not client["present"]:
+        return "replaced"
+    return "waits" if client["waiting"] else str(client["doing"])
 
 
 def _labels(status: JSON) -> str:

@@ -29,14 +29,16 @@ from fedcore.coordinator.events import (
     UpdatePushed,
 )
 from fedcore.coordinator.leases import Lease
-from fedcore.coordinator.records import StepReason
+from fedcore.coordinator.records import Stepped, StepReason
 from fedcore.errors import LatecomerError, WorkloadError
 from fedcore.protocol import Ack, Answer, Epoch, Patch, Reply
 from fedcore.rng import Key
 from fedcore.typing import Bytes, Seconds, Vector
 from fedrun.callbacks import Notice
 from fedrun.commit import GroupCommit
+from fedrun.journal.codec import Row
 from fedrun.results.divergence import Divergence, classes_of
+from fedrun.results.short_versions import ShortVersions
 from fedrun.run import Run
 from fedrun.traffic import Lane, Traffic, Way, codec_of
 from fedrun.traffic_file import LaneRow, TrafficFile
@@ -81,7 +83,9 @@ class World:
         self.moved: Iterable[LaneRow] | None = None  # bytes that others counted
         self.follow: Callable[[], None] = lambda: None  # after the server's actions
         self.start: Callable[[Lease], None] | None = None  # a task, without a pull
-        self._group = GroupCommit(run)
+        self._group = GroupCommit(run, self._warn)
+        self._short = ShortVersions()
+        self._short.buffer = run.config.algorithm.buffer
         self._group.snapshots = False  # those that an engine takes hold clients, too
         self._book = TrafficFile(run.journal.folder)
         self._traffic = self._book.load()
@@ -196,6 +200,14 @@ class World:
             self._group.step(at, reason)
             actions = self._group.commit()
         self._carry_out(actions)
+
+    def _warn(self, records: list[Row]) -> None:
+        """Warns once of versions that hold fewer updates since clients are gone."""
+        for record in records:
+            if isinstance(record, Stepped):
+                self._short.observe(record)
+        if said := self._short.news():
+            _log.warning("%s", said)
 
     def close(self) -> None:
         """Writes the last records and the byte counts, and closes the files."""

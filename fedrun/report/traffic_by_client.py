@@ -22,7 +22,6 @@ from fedrun.traffic import (
     overhead,
     total,
 )
-from fedrun.traffic_file import read_traffic
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -42,9 +41,8 @@ _SIMULATED = (
 
 def parts(results: Results) -> Iterator[str]:
     """Yields the parts on counted bytes; none if the run counted none."""
-    traffic = read_traffic(results.folder)
-    lanes = traffic.lanes() if traffic is not None else {}
-    if traffic is None or not lanes:
+    lanes = results.lanes
+    if not lanes:
         return
     names = {**results.names, OTHERS: "others"}
     yield plot(bytes_figure(lanes, names), "Payload bytes of clients by codec")
@@ -88,7 +86,7 @@ def bytes_figure(lanes: Mapping[Lane, Load], names: Mapping[str, str]) -> "Figur
         figure.add_trace(bars)
         drawn.add(codec)
     figure.update_xaxes(
-        title_text=f"payload, up to the left, down to the right ({unit.name})",
+        title_text=f"up ← payload ({unit.name}) → down",
         **_both_ways(carrying, shown, unit),
     )
     height = theme.rows_height(len(shown))

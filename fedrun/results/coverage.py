@@ -18,6 +18,7 @@ from fedcore.coordinator.records import Decided, Departed, Enrolled, Stepped
 from fedcore.protocol import Verdict
 from fedcore.text import printable
 from fedcore.typing import Counts, Seconds
+from fedrun.results.short_versions import ShortVersions
 
 Portions = npt.NDArray[np.float64]
 
@@ -74,6 +75,7 @@ class Coverage:
         self._values = 0  # of all of these together
         self._forgotten = 0.0  # Σ λ n that was subtracted since all was summed up
         self._named: dict[str, Share] = {}  # the newest client of each name
+        self.short = ShortVersions()
         self._labels: list[Portions] = [np.zeros(0), np.zeros(0)]  # all, recent
         # The version that used a label last, or -1.
         self._last_C = np.zeros(0, np.int64)
@@ -87,6 +89,7 @@ class Coverage:
                 self.clients[record.cid].left = True
             case Stepped():
                 self.version = record.version
+                self.short.observe(record)
             case Decided(verdict=Verdict.ACCEPTED) if record.cid in self.clients:
                 self._take(record)
             case _:
@@ -196,10 +199,23 @@ class Coverage:
 
     @property
     def missing(self) -> list[Share]:
-        """Clients that have not left and are in no recent update, longest first."""
+        """Clients that have not left and are in no recent update, longest first.
+
+        The keys of one name are one client, which the newest of them stands for.
+        """
         everybody = list(self.clients.values())  # others may join meanwhile
-        away = [c for c in everybody if not c.recent_updates and not c.left]
+        heard = {c.name for c in everybody if c.recent_updates}
+        away = [
+            c
+            for c in everybody
+            if not (c.left or c.name in heard or self.is_replaced(c.cid))
+        ]
         return sorted(away, key=lambda c: -1 if c.version is None else c.version)
+
+    def is_replaced(self, cid: str) -> bool:
+        """Whether a newer client has the name of this one."""
+        client = self.clients.get(cid)
+        return client is not None and self._named.get(client.name, client) is not client
 
     @property
     def half(self) -> list[Share]:

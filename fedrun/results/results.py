@@ -23,7 +23,7 @@ from fedrun.results.records import Records
 from fedrun.results.summary import as_html, counts_of, last_values
 from fedrun.results.tables import Table
 from fedrun.results.warnings import warnings
-from fedrun.traffic import Way, in_messages
+from fedrun.traffic import Lane, Load, Traffic, Way, in_messages
 from fedrun.traffic_file import read_traffic
 
 MODELS = ("last", "best", "initial")
@@ -160,6 +160,7 @@ class Results(Records):
         weigh_by = self.setting("algorithm", "weigh_by", default="")
         cap = self.setting("algorithm", "samples_cap", default=0)
         coverage = Coverage(lambda samples: count_samples(samples, weigh_by, cap))
+        coverage.short.buffer = self.setting("algorithm", "buffer", default=0)
         for record in self.records:
             coverage.observe(record)
         return coverage
@@ -181,8 +182,17 @@ class Results(Records):
         They count payloads and all that is sent beside them. ``None`` if there were no
         messages, as in a simulation.
         """
-        traffic = read_traffic(self.folder)
+        traffic = self._traffic
         return None if traffic is None else in_messages(traffic.lanes())
+
+    @property
+    def lanes(self) -> dict[Lane, Load]:
+        """The bytes of each client, direction and codec; none if none were counted."""
+        return {} if self._traffic is None else self._traffic.lanes()
+
+    @cached_property
+    def _traffic(self) -> Traffic | None:
+        return read_traffic(self.folder)
 
     @cached_property
     def summary(self) -> dict[str, Any]:

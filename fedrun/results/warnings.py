@@ -20,14 +20,18 @@ def absence(coverage: Coverage) -> str:
     if not missing:
         return ""
     some = _listed([f"{client.name} ({since(client)})" for client in missing])
-    who = f"{len(missing):,} of {len(coverage.clients):,} clients"
+    names = {client.name for client in list(coverage.clients.values())}
+    who = f"{len(missing):,} of {len(names):,} clients"
     return f"{who} had no part in the last {coverage.recent_updates:,} updates: {some}."
 
 
 def warnings(coverage: Coverage) -> list[str]:
-    """Warns of clients that dominate, of long tasks, and of labels that fade."""
+    """Warns of small versions, dominant clients, long tasks, and labels that fade."""
     few = _domination(coverage), _imbalance(coverage), _fading(coverage)
-    return [sentence for found in few for sentence in found]
+    said = [sentence for found in few for sentence in found]
+    if short := coverage.short.sentence:
+        said.insert(0, f"{short[0].upper()}{short[1:]}.")
+    return said
 
 
 def since(client: Share) -> str:

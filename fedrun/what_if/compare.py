@@ -176,6 +176,7 @@ class _Pair:
 
     def _outcome(self, coordinator: Coordinator, coverage: Coverage) -> Outcome:
         state = coordinator.state
+        buffered = state.count
         coordinator.flush(state.at)
         return Outcome(
             state.algorithm.model,
@@ -183,5 +184,6 @@ class _Pair:
             self._journal.rest(),
             state.version,
             state.applied,
+            buffered,
             coverage,
         )

@@ -171,8 +171,7 @@ class Counterfactual:
         """The comparison in words."""
         was, then = self.recorded, self.replayed
         lines = [
-            f"{how}: version {each.version}, "
-            f"{counted(each.updates, 'update')} in the model"
+            f"{how}: {each.sentence}"
             for how, each in (("recorded", was), ("replayed", then))
         ]
         lines += [self._silence(name) for name in self.without if self._is_silent(name)]
@@ -274,6 +273,7 @@ def _facts(outcome: Outcome) -> JSON:
     return {
         "version": outcome.version,
         "updates": outcome.updates,
+        "buffered": outcome.buffered,
         "norm": norm(outcome.flat_D),
     }
 

@@ -10,6 +10,7 @@ from fedcore.params import ParamSpec, Rest
 from fedcore.typing import Vector
 from fedrun.files import complete, save_model
 from fedrun.results.coverage import Coverage
+from fedrun.units import counted
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Outcome:
     version: int
     updates: int
     """How many updates are in the model."""
+    buffered: int
+    """How many of them were in the buffer, of which the last version is made here."""
     coverage: Coverage
     """The shares of clients and labels."""
 
@@ -31,6 +34,18 @@ class Outcome:
     def model(self) -> dict[str, npt.NDArray[Any]]:
         """The named arrays, in the shapes of the layers."""
         return complete(self.spec.unflatten(self.flat_D), self.rest)
+
+    @property
+    def sentence(self) -> str:
+        """The version and what it is made of."""
+        version, updates = self.version, self.updates
+        if not self.buffered:
+            return f"version {version}, {counted(updates, 'update')} in the model"
+        before = counted(updates - self.buffered, "update")
+        return (
+            f"version {version - 1}, {before} in the model and {self.buffered} in the "
+            f"buffer, which the comparison adds as version {version}"
+        )
 
     def save(self, path: Path) -> None:
         """Writes the model to a safetensors file."""

@@ -25,7 +25,6 @@ from fedrun.report import (
 from fedrun.results import Results
 from fedrun.results.columns import formats
 from fedrun.run import Run
-from fedrun.traffic_file import read_traffic
 from fedsim.api import free_folder
 from fedsim.api import run as run_simulation
 from fedsim.cli.interruption import Hint
@@ -85,9 +84,10 @@ def simulate(
         hint.say("interrupted after the run; to look at it", _report_of(folder))
         notifier.end(results)
     export_config(results.folder, place)
-    shown, traffic = Console(), read_traffic(results.folder)
-    lanes = {} if traffic is None else traffic.lanes()
-    shown.print(*bytes_of_all(lanes, results.dim), summary_table(results), sep="\n")
+    shown = Console()
+    shown.print(
+        *bytes_of_all(results.lanes, results.dim), summary_table(results), sep="\n"
+    )
     if report:
         export_tables(results.folder, results.folder / TABLES)
         tables = f"tables: {results.folder / TABLES} ({formats()})"

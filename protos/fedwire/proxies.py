@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from fedcore.errors import ConfigError
-from fedcore.hosts import is_loopback
+from fedcore.hosts import is_this_machine
 
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")  # the first that is set counts
 EXCEPTIONS = ("no_grpc_proxy", "no_proxy")  # likewise
@@ -61,7 +61,7 @@ def proxy_for(host: str) -> Proxy | None:
     """
     variable = next((name for name in PROXIES if name in os.environ), "")
     told = os.environ.get(variable, "").strip()
-    if not told or is_loopback(host) or _is_excepted(host):
+    if not told or is_this_machine(host) or _is_excepted(host):
         return None
     try:
         parts = urlsplit(told if "://" in told else f"http://{told}")

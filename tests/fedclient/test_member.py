@@ -1,5 +1,6 @@
 """Whole clients in this process, against a real server."""
 
+import math
 import random
 import signal
 import socket
@@ -21,6 +22,7 @@ import fedclient.worker
 from fedclient.evaluator import Evaluator
 from fedclient.membership import (
     FIRST_WAIT,
+    LEAST_CALL,
     LONGEST_WAIT,
     Identity,
     Membership,
@@ -40,7 +42,7 @@ from fedcore.errors import (
     WorkloadError,
 )
 from fedcore.interruption import interrupt
-from fedcore.protocol import Plan
+from fedcore.protocol import Plan, Pull
 from fedcore.workload import Client, Trained, TrainingTask, Workload
 from fedrun.cli.exit_codes import exit_code
 from fedrun.results import Results
@@ -543,6 +545,24 @@ def test_an_algorithm_that_is_too_new_is_told(
         assert exit_code(e.value) == 77
 
 
+def test_a_client_gives_up_in_time_where_somebody_listens_who_never_speaks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedclient.membership.LEAST_CALL", 0.2)
+    with served(tmp_path) as server, socket.create_server(("127.0.0.1", 0)) as silent:
+        at = f"127.0.0.1:{silent.getsockname()[1]}"
+        with worker(server, tmp_path / "ann", give_up=1.5, at=at) as ann:
+            began = time.monotonic()
+            with pytest.raises(UnavailableError, match=r"does not answer.* after 2 s"):
+                ann.run()
+            assert time.monotonic() - began < 5.0
+            # A pull after a failure has to connect in the time that is left.
+            pull = Pull(cid="ann", nonce=1, epoch="0" * 16)
+            with pytest.raises(UnavailableError, match="does not answer"):
+                ann._member.connection.pull(pull)
+            assert time.monotonic() - began < 5.0
+
+
 def test_a_client_gives_up_in_time(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         pass
@@ -613,6 +633,42 @@ def test_it_gives_up_when_it_has_failed_for_so_long_not_worked_for_so_long(
     now = 64.0
     patience.wait(UnavailableError("away"))
     now = 65.0
+    with pytest.raises(UnavailableError, match="gave up after 5 s"):
+        patience.wait(UnavailableError("away"))
+
+
+def test_the_time_counts_from_the_beginning_of_the_first_call_that_fails(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 60.0
+    monkeypatch.setattr("fedclient.membership.time.monotonic", lambda: now)
+    patience = Patience(give_up=20.0)
+    assert patience.begin(False) == 20.0
+    now = 70.0
+    patience.wait(UnavailableError("away"))
+    assert patience.begin(False) == 10.0
+    assert patience.begin(True) == 10.0
+    now = 79.9
+    assert patience.begin(False) == LEAST_CALL
+    patience.wait(UnavailableError("away"))
+    assert pauses[-1] == pytest.approx(0.1)
+    now = 80.0
+    with pytest.raises(UnavailableError, match="gave up after 20 s"):
+        patience.wait(UnavailableError("away"))
+
+
+def test_a_pull_that_the_server_holds_counts_from_its_failure_on(
+    pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("fedclient.membership.time.monotonic", lambda: now)
+    patience = Patience(give_up=5.0)
+    patience.begin(False)
+    patience.reset()
+    assert patience.begin(True) == math.inf
+    now = 19.0
+    patience.wait(UnavailableError("broke off"))
+    now = 24.0
     with pytest.raises(UnavailableError, match="gave up after 5 s"):
         patience.wait(UnavailableError("away"))
 

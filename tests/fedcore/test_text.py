@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcore.hosts import is_loopback
+from fedcore.hosts import is_loopback, is_this_machine
 from fedcore.text import is_printable, printable, wrong_metrics
 
 
@@ -35,6 +35,24 @@ def test_metrics_have_names_that_can_be_shown() -> None:
         ("127.0.0.1", True),
         ("127.9.9.9", True),
         ("::1", True),
+        ("LOCALHOST", True),
+        ("localhost.", True),
+        ("127.1", True),
+        ("127.0.1", True),
+        ("2130706433", True),
+        ("0x7f.1", True),
+        ("0177.0.0.01", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:10.0.0.1", False),
+        ("10.1", False),
+        ("127.0.0.256", False),
+        ("127.0.0.0.1", False),
+        ("127.x", False),
+        ("127..1", False),
+        ("0x", False),
+        ("4294967296", False),
+        ("9" * 5000, False),
+        ("127.1.evil.example", False),
         ("127.0.0.1.evil.example", False),
         ("127.evil.example", False),
         ("localhost.evil.example", False),
@@ -46,3 +64,23 @@ def test_metrics_have_names_that_can_be_shown() -> None:
 )
 def test_only_this_machine_is_this_machine(host: str, here: bool) -> None:
     assert is_loopback(host) is here
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        ("127.1", True),
+        ("0.0.0.0", True),
+        ("0", True),
+        ("::", True),
+        ("::ffff:0.0.0.0", True),
+        ("app.localhost", True),
+        ("app.localhost.", True),
+        ("mylocalhost", False),
+        ("app.localhost.example", False),
+        ("10.0.0.1", False),
+        ("", False),
+    ],
+)
+def test_a_connection_to_any_address_ends_here(host: str, here: bool) -> None:
+    assert is_this_machine(host) is here

@@ -1,5 +1,6 @@
 """The book of bytes: sums are kept, what is written comes back, and is never synced."""
 
+import errno
 import logging
 import sqlite3
 import string
@@ -21,6 +22,8 @@ from fedrun.cli.traffic_tables import (
     overhead_line,
     totals_table,
 )
+from fedrun.results import Results
+from fedrun.sqlite import connect
 from fedrun.traffic import (
     CONTROL,
     OTHERS,
@@ -275,3 +278,58 @@ def test_nothing_saves_nothing() -> None:
     assert less(Load(), DIM) == ""
     assert less(Load(1, 0, 0), DIM) == ""
     assert {OTHERS} == {""}
+
+
+def test_a_full_disk_at_the_start_costs_no_earlier_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = TrafficFile(tmp_path)
+    traffic = file.load()
+    traffic.count(Lane("ann", "up", "dense"), framed=9)
+    file.save(traffic)
+    file.close()
+
+    def full(path: Path, how: str) -> sqlite3.Connection:
+        if "immutable" in how:
+            return connect(path, how)
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedrun.traffic_file.connect", full)
+        traffic = file.load()
+        assert traffic.lanes() == {Lane("ann", "up", "dense"): Load(0, 0, 9)}
+        traffic.count(Lane("ann", "up", "dense"), framed=9)
+        file.save(traffic)
+        file.close()
+    (said,) = caplog.messages
+    assert said == (
+        f"{tmp_path / FILE}: database or disk is full; bytes are counted on from those "
+        "that it holds, and are not kept until the server starts again"
+    )
+    assert file.load().lanes() == {Lane("ann", "up", "dense"): Load(0, 0, 9)}
+    file.close()
+
+
+def test_a_file_that_a_full_disk_left_empty_is_told_once_and_truly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(path: Path) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedrun.traffic_file.make_private", full)
+        assert TrafficFile(tmp_path).load().lanes() == {}
+    assert "bytes are counted from zero, and are not kept" in caplog.text
+    caplog.clear()
+    results = Results(tmp_path)
+    assert results.messages is None
+    assert results.lanes == {}
+    (said,) = caplog.messages
+    assert "it holds no counts: the disk was full" in said
+    file = TrafficFile(tmp_path)
+    file.load()
+    file.close()
+    assert len(caplog.messages) == 1

@@ -220,4 +220,4 @@ def test_a_book_that_cannot_be_kept_stops_nothing(
     with caplog.at_level(logging.WARNING), served(tmp_path) as server:
         work(server)
         assert lane(server, "ann", "up", CODEC).transfers == 1
-    assert "bytes are not kept" in caplog.text
+    assert "are not kept until" in caplog.text

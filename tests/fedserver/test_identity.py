@@ -22,7 +22,7 @@ from fedserver.sessions import Sessions
 from fedserver.status import status_json
 from tests.fedserver.honest import refused, still_serves
 from tests.peer import CALL, Peer, key_of, packed
-from tests.served import Served, ones, served, settings
+from tests.served import Served, ones, served, settings, until
 
 GOOD = packed(ones())
 MINE = "belongs to another client; choose another --name, or the operator frees it with"
@@ -399,6 +399,17 @@ def test_who_was_silent_is_found_without_a_look_at_the_others(
 
 
 # ----------------------------------------------------------------------- their data
+
+
+def test_a_client_that_is_long_gone_does_not_share_its_part_of_the_data(
+    tmp_path: Path,
+) -> None:
+    with served(tmp_path, timeouts={"lost": 0.3, "heartbeat": 0.1}) as server:
+        with Peer(server.address, "ann") as ann:
+            ann.enrol(index=0, count=2)
+        until(lambda: not server.server._sessions.present, "ann is lost")
+        with Peer(server.address, "bob") as bob:
+            assert bob.enrol(index=0, count=2).warning == ""
 
 
 def test_two_clients_with_the_same_part_of_the_data_are_named_once(

@@ -110,18 +110,48 @@ def test_an_evaluator_that_does_not_come_to_an_end_is_not_waited_for_like_a_clie
         judge.channel.close()
 
 
+def test_an_evaluator_that_hangs_in_its_first_evaluation_is_not_waited_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fedserver.evaluations, "LEAST", 0.2)
+    closed = threading.Event()
+    with served(tmp_path, **ending(linger=0.2)) as server:
+        server.server.evaluator_starts = lambda: True  # its process lives
+        judge = Peer(server.operator_socket, "judge")
+        judge.enrol(role=pb.ROLE_EVALUATOR)
+        attending = judge.attend(1, beating(closed))
+        judge.pull()
+        until(lambda: server.server._sessions.attending, "the evaluator attends")
+        with Peer(server.address, "ann") as ann:
+            ann.pull()
+            ann.push(GOOD)
+            assert ann.pull().done
+        until(lambda: server.ended, "the server ends", 20.0)
+        closed.set()
+        attending.cancel()
+        judge.channel.close()
+    logged = [record.getMessage() for record in caplog.records]
+    (said,) = [line for line in logged if "judge" in line]
+    last = tmp_path / "run" / "models" / "last.safetensors"
+    assert last.is_file()
+    assert f"fedclient evaluate-file --app APP {last}" in said
+
+
 def test_the_last_evaluation_may_take_ten_times_the_longest_before_it() -> None:
     times = EvaluationTimes()
     lease: dict[str, Any] = {"cid": "judge", "task": "evaluate", "patch": "full"}
     report: dict[str, Any] = {"cid": "judge", "values": {}, "samples": 1}
-    assert times.patience(600.0) == 600.0
+    assert times.patience(0.0, 600.0) == 30.0
+    assert times.patience(10.0, 600.0) == 30.0
+    assert times.patience(60.0, 600.0) == 180.0
     for version, (began, ended) in enumerate(
         [(10.0, 12.0), (20.0, 25.0), (30.0, 31.0)]
     ):
         times.observe(Leased(at=began, version=version, nbytes=0, **lease))
         times.observe(Evaluated(at=ended, version=version, **report))
-    assert times.patience(600.0) == 50.0
-    assert times.patience(40.0) == 40.0
+    assert times.patience(10.0, 600.0) == 50.0
+    assert times.patience(10.0, 40.0) == 40.0
+    assert times.patience(10.0, 5.0) == 30.0
 
 
 def test_a_second_signal_cuts_the_time_for_open_uploads_short(tmp_path: Path) -> None:

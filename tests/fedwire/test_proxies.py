@@ -63,6 +63,13 @@ ROUTES = [
     ({"http_proxy": P}, "127.0.0.1", None),
     ({"https_proxy": P}, "127.9.9.9", None),
     ({"grpc_proxy": P}, "::1", None),
+    ({"http_proxy": P}, "127.1", None),
+    ({"http_proxy": P}, "2130706433", None),
+    ({"http_proxy": P}, "::ffff:127.0.0.1", None),
+    ({"http_proxy": P}, "localhost.", None),
+    ({"http_proxy": P}, "0.0.0.0", None),
+    ({"http_proxy": P}, "::", None),
+    ({"http_proxy": P}, "app.localhost", None),
     ({"http_proxy": P}, "unix:/run/server", None),
 ]
 

@@ -1,5 +1,6 @@
 """The wire is for ever: its numbers are written down here once more."""
 
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -86,3 +87,9 @@ def test_stub_and_server_know_every_method_of_the_service() -> None:
 
 def test_a_chunk_fits_into_a_message() -> None:
     assert CHUNK + 100 < service.MESSAGE_LIMIT
+
+
+def test_the_proto_file_names_the_version_that_is_spoken() -> None:
+    (spoken,) = service.PROTOCOLS
+    source = Path(pb.__file__).with_name("federation.proto")
+    assert f"of which version {spoken} is spoken" in source.read_text()

@@ -39,21 +39,25 @@ def codecs_table(comparison: Comparison, width: int) -> RenderableType:
 
 
 def codecs_html(comparison: Comparison) -> str:
-    """The table for the page, with the times of both directions."""
+    """The table for the page, with the times of both directions.
+
+    The verdict stands beside the names, so that it is on the screen where the table is
+    wider than the page.
+    """
     rows = []
     for place, row in enumerate(comparison.rows):
         up, down = row.times
         cells = [
             *row.pair.names,
+            _mark(comparison, place),
             *_numbers(comparison, place),
             f"{up.encode:.3f}, {down.encode:.3f}",
             f"{up.decode:.3f}, {down.decode:.3f}",
-            _mark(comparison, place),
         ]
         rows.append(cells)
-    times = ("encode up, down", "decode up, down", "verdict")
-    head = ["uplink", "downlink", comparison.metric, *_HEAD, *times]
-    return Cells(head, rows, "  nnnnnnnn ").on_page()
+    times = ("encode up, down", "decode up, down")
+    head = ["uplink", "downlink", "verdict", comparison.metric, *_HEAD, *times]
+    return Cells(head, rows, "   nnnnnnnn").on_page()
 
 
 def _broken(name: str) -> str:

@@ -17,6 +17,7 @@ from fedsim.experiments.terminal import Cells
 MOST_NAMES = 8  # in a sentence
 CHECKED = 3  # clients that are left out really, by default
 MOST_WRONG = 0.5  # of the true changes of the metric, where the estimate holds
+_HUGE = 1e5  # from here on a number is written with an exponent
 OVERSHOOTS = 2.0  # curvature times rate beyond which differences grow in a step
 
 
@@ -230,10 +231,13 @@ class Audit:
         )
 
     def cells(self) -> Cells:
-        """The table of clients, the most helpful one first."""
+        """The table of clients, the most helpful one first.
+
+        Names come first, since they begin each part on a narrow screen.
+        """
         names = list(self.values)
-        head = ["rank", "client", "samples", "updates", *names, "distance"]
-        align = "r rr" + "n" * len(names) + "r"
+        head = ["client", "rank", "samples", "updates", *names, "distance"]
+        align = " rrr" + "n" * len(names) + "r"
         if self.is_checked:
             head += [f"true {name}" for name in names] + ["true distance", "error"]
             align += "n" * len(names) + "rr"
@@ -247,16 +251,16 @@ class Audit:
 
     def _cells(self, place: int, row: Row) -> list[str]:
         rank = str(place + 1) if self._has_ranks else "–"
-        cells = [rank, row.client, f"{row.samples:,}", f"{row.updates:,}"]
+        cells = [row.client, rank, f"{row.samples:,}", f"{row.updates:,}"]
         for found in (row.estimated, row.true) if self.is_checked else (row.estimated,):
             if found is None:
                 cells += ["–"] * (len(self.values) + 1)
                 continue
-            cells += [f"{found.changes[name]:+.4f}" for name in self.values]
+            cells += [_change(found.changes[name]) for name in self.values]
             cells.append(f"{found.distance:.3g}")
         if self.is_checked:
-            cells.append("–" if row.error is None else f"{row.error:.1%}")
-        cells.append(f"{self.doubt(row):.4f}")
+            cells.append("–" if row.error is None else _share(row.error))
+        cells.append(_change(self.doubt(row)).lstrip("+"))
         return cells
 
     @property
@@ -306,6 +310,15 @@ class Audit:
                 for place, row in enumerate(self.rows)
             ],
         }
+
+
+def _change(value: float) -> str:
+    """A change of a metric, with an exponent where it is huge."""
+    return f"{value:+.4f}" if abs(value) < _HUGE else f"{value:+.3g}"
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}" if value < _HUGE else f"{100 * value:.3g}%"
 
 
 def main_of(values: Mapping[str, float]) -> str:

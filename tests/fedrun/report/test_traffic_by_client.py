@@ -138,6 +138,13 @@ def test_the_figure_adds_up() -> None:
     assert sum(down.x) == 7
 
 
+def test_the_title_of_the_axis_fits_a_phone() -> None:
+    lanes = {Lane("a", way, "dense"): Load(1, 50, 50) for way in WAYS}
+    title = bytes_figure(lanes, {"a": "a"}).layout.xaxis.title.text
+    assert title.startswith("up ← payload (")
+    assert len(title) <= 36  # of some 7 pixels each, in a plot of 270
+
+
 @pytest.mark.parametrize("most", [1, 50, 1_234, 9_999_999])
 def test_no_tick_shows_negative_bytes(most: int) -> None:
     lanes = {Lane("a", way, "dense"): Load(1, most, most) for way in WAYS}

@@ -1,16 +1,18 @@
 """Who is in the model: shares by hand, by brute force, and the sentences."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcore.coordinator.records import Departed, Enrolled
+from fedcore.coordinator.records import Departed, Enrolled, Stepped
 from fedcore.protocol import Verdict
 from fedrun.report.coverage import shares_figure
 from fedrun.results import coverage as module
 from fedrun.results.coverage import Coverage
-from fedrun.results.warnings import since, warnings
+from fedrun.results.warnings import absence, since, warnings
 from tests.fedrun.report.story import Story
 
 
@@ -209,8 +211,45 @@ def test_who_begins_anew_under_its_name_is_not_missing() -> None:
     story.decide("bob", 300.0)
     for _ in range(100):
         story.decide("bob", 301.0, cid="twin")
-    missing = [client.cid for client in covered(story).missing]
-    assert missing == ["anew", "id-bob"]  # two may have one name
+    coverage = covered(story)
+    assert [client.cid for client in coverage.missing] == ["anew"]
+    assert absence(coverage) == (
+        "1 of 2 clients had no part in the last 100 updates: ann (never)."
+    )
+    assert coverage.is_replaced("id-bob")
+    assert not coverage.is_replaced("twin")
+    assert not coverage.is_replaced("an evaluator")
+
+
+def steps(coverage: Coverage, reason: Any, count: int, times: int) -> None:
+    told: dict[str, Any] = {"samples": 1.0, "digest": "", "gap_norm": 0.0}
+    for at in range(times):
+        version = Stepped(
+            at=at, version=at, reason=reason, count=count, nbytes=1, payload=b"", **told
+        )
+        coverage.observe(version)
+
+
+def test_versions_that_hold_fewer_updates_than_before_are_a_warning() -> None:
+    coverage = Coverage()
+    coverage.short.buffer = 2
+    steps(coverage, "complete", 1, 20)
+    assert not warnings(coverage)  # there were never more clients
+    steps(coverage, "buffer", 2, 1)
+    steps(coverage, "complete", 1, 9)
+    assert not warnings(coverage)
+    assert not coverage.short.news()
+    steps(coverage, "complete", 1, 1)
+    said = (
+        "ersions hold 1 update of the 2 that algorithm.buffer asks for, since no more "
+        "clients are there; algorithm.minimum says how many a version needs at least"
+    )
+    assert warnings(coverage) == [f"V{said}."]
+    assert [coverage.short.news(), coverage.short.news()] == [f"v{said}", ""]
+    steps(coverage, "flush", 1, 1)
+    assert warnings(coverage)
+    steps(coverage, "buffer", 2, 1)
+    assert not warnings(coverage)
 
 
 def test_who_takes_a_name_that_was_given_up_replaces_nobody() -> None:

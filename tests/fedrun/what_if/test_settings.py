@@ -22,7 +22,10 @@ def version(run: Written, *changes: str) -> str:
 
 def test_another_recipe_begins_with_its_own_defaults(run: Written) -> None:
     said = version(run, "algorithm.kind=fed_avg")  # whose buffer is 10
-    assert said == "replayed: version 1, 4 updates in the model"
+    assert said == (
+        "replayed: version 0, 0 updates in the model and 4 in the buffer, which the "
+        "comparison adds as version 1"
+    )
 
 
 def test_what_is_asked_besides_another_recipe_is_kept_in_any_order(

@@ -367,6 +367,8 @@ def test_the_page_has_all_in_itself() -> None:
     )
     (line,) = [t for t in drawn["data"] if t["name"] == "Pareto front"]
     assert list(line["x"]) == pytest.approx(front)
+    head = re.findall(r"<th[^>]*>([^<]*)</th>", page)
+    assert head[:3] == ["uplink", "downlink", "verdict"]  # on each screen
     for pair in found["pairs"]:
         cells = page.replace("<wbr>", "")
         assert all(f">{name}</td>" in cells for name in pair["names"])

@@ -1,5 +1,6 @@
 """``fedsim influence``: what is audited, told, written and refused."""
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import latecomer
 from fedcore.errors import ConfigError, LatecomerError, ModelError, WorkloadError
@@ -150,6 +152,18 @@ def test_an_estimate_that_its_check_refutes_is_said_first_and_judges_nobody() ->
     assert [row.client for row in told.rows] == ["ann", "bob", "eve"]
     assert {each["rank"] for each in told.as_json()["clients"]} == {None}
     assert 'class="verdict warn"' in influence_page(told)
+
+
+def test_huge_estimates_stay_short_and_each_part_of_the_table_has_the_names() -> None:
+    told = audited(
+        ann=((1978748610019325.5, 0.0), (0.02, 0.0)), bob=((-0.2, 0.0), None)
+    )
+    screen = io.StringIO()
+    Console(file=screen, width=70).print(told.cells().on_screen())
+    shown = screen.getvalue()
+    assert "+1.98e+15" in shown
+    assert max(map(len, told.cells().rows[0])) <= 9
+    assert shown.count("ann") == shown.count("± loss") + 1 == 2
 
 
 def test_an_estimate_beyond_its_regime_is_refuted_by_retraining(folder: Path) -> None:
