@@ -54,6 +54,15 @@ class OwnError(BaseException):
     """An error of a library that no handler of Exception catches."""
 
 
+class Mute(Exception):  # noqa: N818 -- as people name theirs
+    """An error that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
 def of_client_2(data: Callable[[], Any]) -> Callable[[Client], Any]:
     """Data of which those of client 2 are others."""
     return lambda client: data() if client.index == 2 else points(client.index + 1)
@@ -89,6 +98,9 @@ def samples() -> list[tuple[Any, Any]]:
         (of_client_2(lambda: sys.exit(3)), "SystemExit: 3"),
         (of_client_2(lambda: raising(KeyboardInterrupt())), "KeyboardInterrupt"),
         (of_client_2(lambda: raising(OwnError("odd"))), "OwnError: odd"),
+        (of_client_2(lambda: raising(GeneratorExit())), "GeneratorExit"),
+        (of_client_2(lambda: raising(Mute())), "Mute: <exception str() failed>"),
+        (of_client_2(lambda: raising(OSError("x\udcff.png"))), "OSError: x\\udcff.png"),
         (of_client_2(lambda: None), "returned NoneType; expected (x, y), Subset"),
         (of_client_2(lambda: points(3, 0)), "client-2 returned no samples"),
         (of_client_2(list), "client-2 returned no samples"),
@@ -126,6 +138,8 @@ def raising(error: BaseException) -> Any:
         (SystemExit(3), "SystemExit: 3"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
         (OwnError("odd"), "OwnError: odd"),
+        (GeneratorExit(), "GeneratorExit"),
+        (Mute(), "Mute: <exception str() failed>"),
     ],
 )
 def test_what_training_raises_ends_the_task_of_one_client(
