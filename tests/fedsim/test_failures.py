@@ -126,6 +126,60 @@ def test_a_client_that_is_no_use_is_named_and_ends_nothing_else(
     assert any(told in sentence for sentence in loss.sentences)
 
 
+def as_dict(x: Any, y: Any) -> Any:
+    return {"x": x}, y
+
+
+ODD: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "another shape": (lambda x, y: (x[:, :5], y), "5"),
+    "more dimensions": (lambda x, y: (x[:, :5, None], y), "1"),
+    "a dict": (as_dict, "dict"),
+    "a tuple": (lambda x, y: ((x, x), y), "tuple"),
+    "words": (lambda x, y: (x.astype("U9"), y), "the data are words such as '"),
+    "whole numbers": (lambda x, y: (x.astype(int), y), "dtype"),
+    "words as targets": (lambda x, y: (x, y.astype("U9")), "the data are words such"),
+    "another shape of targets": (lambda x, y: (x, np.stack([y, y, y], 1)), "3"),
+    "rows in a dict": (lambda x, y: ({"a": {"b": x[:2]}}, y), "2 inputs and 8"),
+    "a list of another shape": (lambda x, y: pairs(x[:, :5], y), "5"),
+    "pairs of a number": (lambda x, y: [(1.0, 2.0)] * 8, ""),
+}
+
+
+def pairs(x: Any, y: Any) -> list[tuple[Any, Any]]:
+    """A data set that is read sample by sample."""
+    return list(zip(x, y, strict=True))
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+@pytest.mark.parametrize("odd", ODD)
+def test_data_of_another_form_are_the_failure_of_their_client_in_both_engines(
+    tmp_path: Path, odd: str, place: int
+) -> None:
+    nn = pytest.importorskip("torch").nn
+
+    def mean_square(output: Any, target: Any) -> Any:
+        if output.shape != target.shape:
+            raise ValueError(f"{tuple(output.shape)} and {tuple(target.shape)}")
+        return nn.functional.mse_loss(output, target)
+
+    def train_data(client: Client) -> Any:
+        x, y = points(client.index + 1)
+        return ODD[odd][0](x, y) if client.index == place else (x, y)
+
+    ends = set()
+    for kind in ("exact", "stacked"):
+        workload = linear(train_data=train_data, loss=mean_square)
+        folder = tmp_path / kind
+        results = latecomer.run(patient(kind), workload, folder=folder)
+        assert results.summary["versions"] > 20
+        assert len(results.of(Failed)) == MOST_FAILURES
+        [(name, told)] = results.summary["failed"].items()
+        assert name == f"client-{place}"
+        assert ODD[odd][1] in told
+        ends.add(told)
+    assert len(ends) == 1
+
+
 def raising(error: BaseException) -> Any:
     raise error
 
