@@ -30,7 +30,7 @@ from fedrun.data import digits
 from fedrun.results import Results
 from fedsim.stacked.compute import Computed, Task
 from fedsim.stacked.stack import Stack
-from fedsim.stacked.worker import Reply, Share, portable
+from fedsim.stacked.worker import Reply, Share, Trial, portable
 from fedsim.stacked.worker_pool import LinkLostError, WorkerPool, dealt_out
 from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told
 
@@ -297,6 +297,79 @@ def test_an_interrupted_run_goes_on_to_the_last_bit(tmp_path: Path) -> None:
     assert digests(parts) == digests(whole)
 
 
+ENDS = """
+import os
+import signal
+import sys
+
+import numpy as np
+from torch import nn
+from fedtorch import TorchWorkload
+
+ODD = 0
+
+
+class Points:
+    def __init__(self, which):
+        self.which = which
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, row):
+        if self.which == ODD:
+            {end}
+        rng = np.random.default_rng((self.which, row))
+        return rng.standard_normal(4).astype(np.float32), row % 3
+
+
+workload = TorchWorkload(
+    model=lambda: nn.Linear(4, 3),
+    loss=nn.CrossEntropyLoss(),
+    train_data=lambda client: Points(client.index),
+    num_workers={workers},
+)
+"""
+FEW = """
+app: ends.py:workload
+algorithm: {kind: fed_buff, buffer: 2}
+stop: {versions: 30}
+simulate: {clients: 4, engine: {processes: 2}}
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("end", "workers", "status"),
+    [
+        ("os._exit(3)", 0, 3),
+        ("os._exit(3)", 1, 3),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 0, -9),
+    ],
+)
+def test_data_that_end_the_process_that_reads_them_are_a_failed_task(
+    tmp_path: Path, end: str, workers: int, status: int
+) -> None:
+    (tmp_path / "ends.py").write_text(ENDS.format(end=end, workers=workers))
+    (tmp_path / "fed.yaml").write_text(FEW)
+    done = subprocess.run(
+        [sys.executable, "-m", "fedsim", "run", "fed.yaml", "--no-report", "-o", "r"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "protos")])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    results = Results(tmp_path / "r")
+    assert results.summary["versions"] == 30
+    [(name, told_)] = results.summary["failed"].items()
+    assert name == "client-0"
+    assert f"has ended with status {status}" in told_
+    assert "client-0: training ended its process" in done.stderr
+
+
 # ------------------------------------------------------------------------- other ends
 
 APP = """
@@ -454,7 +527,8 @@ class Fake:
     most: int = 8  # tasks of a share that a worker outlives
     shares: Sequence[Share] = ()
 
-    def send(self, share: Share) -> None:
+    def send(self, share: Share | Trial) -> None:
+        assert isinstance(share, Share)
         self.share = share
         Fake.shares = [*Fake.shares, share]
 
