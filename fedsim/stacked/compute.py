@@ -15,7 +15,7 @@ from fedcore.algorithm import Algorithm
 from fedcore.arrays import as_numpy
 from fedcore.clients import ClientAlgorithmConfig, Place, taken_back
 from fedcore.compressors import Compressor, Context
-from fedcore.errors import NotStackableError, WorkloadError
+from fedcore.errors import WorkloadError
 from fedcore.model import StackedModel
 from fedcore.participant import encode, start_of, why_unusable
 from fedcore.payloads import dense_payload
@@ -160,8 +160,6 @@ class Computer:
         """What comes of tasks together; halved until those that fail are alone."""
         try:
             stack = self._together(tasks, models)
-        except NotStackableError:
-            raise
         except WorkloadError as error:
             if out_of_memory(error):
                 raise

@@ -180,6 +180,55 @@ def test_data_of_another_form_are_the_failure_of_their_client_in_both_engines(
     assert len(ends) == 1
 
 
+def test_a_batch_that_cannot_be_stacked_is_the_failure_of_its_client(
+    tmp_path: Path,
+) -> None:
+    def collate(items: list[Any]) -> Any:
+        x, y = map(np.stack, zip(*items, strict=True))
+        return x, y.mean() if (y == 99).any() else y
+
+    def marked(client: Client) -> Any:
+        x, y = points(client.index + 1)
+        return pairs(x, np.full_like(y, 99.0) if client.index == 2 else y)
+
+    workload = linear(
+        train_data=marked,
+        collate=collate,
+        loss=lambda output, target: ((output - target) ** 2).mean(),
+    )
+    results = latecomer.run(patient("stacked"), workload, folder=tmp_path / "run")
+    assert results.summary["versions"] > 20
+    [(name, told)] = results.summary["failed"].items()
+    assert name == "client-2"
+    assert "no row for each of them (simulate.engine.kind: exact trains" in told
+
+
+@pytest.mark.parametrize("unable", [0, 2])
+def test_what_cannot_be_stacked_is_seen_though_the_first_data_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, unable: int
+) -> None:
+    caplog.set_level("INFO", "fedsim")
+
+    def train_data(client: Client) -> Any:
+        if client.index < unable:
+            raise OSError("no disk")
+        return pairs(*points(client.index + 1))
+
+    def no_rows(items: list[Any]) -> Any:
+        x, y = map(np.stack, zip(*items, strict=True))
+        return x, np.float32(y.mean())
+
+    workload = linear(
+        train_data=train_data,
+        collate=no_rows,
+        test_data=None,
+        loss=lambda output, target: ((output - target) ** 2).mean(),
+    )
+    results = latecomer.run(patient("stacked"), workload, folder=tmp_path / "run")
+    assert any("are trained one by one: a batch" in line for line in caplog.messages)
+    assert set(results.summary["failed"]) == {f"client-{n}" for n in range(unable)}
+
+
 def raising(error: BaseException) -> Any:
     raise error
 

@@ -260,6 +260,38 @@ def test_a_client_that_ends_its_process_ends_its_own_task_alone(desk: Path) -> N
     assert "has ended with status 7" in told_
 
 
+def wide_or_narrow(client: Any) -> Any:
+    """Rows of shared arrays; of client ``place``, copies of fewer columns."""
+    subset = by_index(client)
+    if client.index != int(client.args["place"]):
+        return subset
+    x, y = subset
+    return x[:, :60], y
+
+
+ODD_FORM = TorchWorkload(
+    model=small, loss=nn.CrossEntropyLoss(), train_data=wide_or_narrow
+)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("place", [0, 2])
+def test_data_of_another_form_fail_alone_and_the_rest_is_as_without_processes(
+    desk: Path, place: int
+) -> None:
+    more = {"algorithm": {"kind": "fed_avg", "buffer": 4}, "stop": {"versions": 3}}
+    args = {"clients": 6, "args": {"place": place}}
+    hurt, one = (
+        simulated(desk / name, ODD_FORM, engine=engine, simulate=args, **more)
+        for name, engine in (("two", TWO), ("one", {}))
+    )
+    assert hurt.summary["versions"] == 3
+    assert told(hurt) == told(one)
+    [(name, told_)] = hurt.summary["failed"].items()
+    assert name == f"client-{place}"
+    assert "60 and 64x8" in told_
+
+
 @pytest.mark.processes
 def test_the_users_error_comes_back_with_its_traceback(desk: Path) -> None:
     set_trap(Path("raises"))
