@@ -98,7 +98,10 @@ def _try_elsewhere(link: Callable[[], Link], clients: Sequence[Client]) -> None:
         try:
             worker.send(Trial(client.index))
             reply = worker.receive()
-        except LinkLostError:
+        except LinkLostError as error:
+            _log.warning(
+                "%s: its trial before the run has failed: %s", client.name, error
+            )
             return Tried(is_read=False)
         finally:
             worker.close()

@@ -43,6 +43,7 @@ from fedtorch import TorchWorkload  # noqa: E402
 ROOT = Path(__file__).parents[2]
 SOME = ("fed_avg", "momentum", "decay", "top_k", "fates", "availability")
 SHARED = digits("train")
+TRIED = 2  # samples of the gradient that is tried before a run
 
 
 def small() -> nn.Module:
@@ -191,7 +192,7 @@ def falls_into(path: Path) -> bool:
 
 def trapped(out: Any, y: Any, folder: Path = Path()) -> Any:
     float(out.detach().sum())  # where it is traced, it ends here
-    if falls_into(folder / "kills once"):
+    if len(y) > TRIED and falls_into(folder / "kills once"):
         with suppress(FileNotFoundError):  # another one was here first
             (folder / "kills once").unlink()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -387,7 +388,10 @@ def test_data_that_end_the_process_that_reads_them_are_a_failed_task(
     done = subprocess.run(
         [sys.executable, "-m", "fedsim", "run", "fed.yaml", "--no-report", "-o", "r"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "protos")])},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "protos")]),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -399,6 +403,7 @@ def test_data_that_end_the_process_that_reads_them_are_a_failed_task(
     [(name, told_)] = results.summary["failed"].items()
     assert name == "client-0"
     assert f"has ended with status {status}" in told_
+    assert "client-0: its trial before the run has failed: process " in done.stderr
     assert "client-0: training ended its process" in done.stderr
 
 
@@ -413,7 +418,7 @@ from fedtorch import TorchWorkload
 
 def loss(out, y):
     float(out.detach().sum())
-    if parent_process():
+    if parent_process() and len(y) > 2:  # not in the trial before the run
         Path("begun").touch()
     return nn.functional.cross_entropy(out, y)
 
