@@ -68,13 +68,13 @@ def _listening() -> Iterator[None]:
 def test_whatever_the_users_code_raises_is_its_error(error: Any, words: str) -> None:
     with pytest.raises(UserCodeError, match=words) as caught, user_code("training"):
         raise error
+    assert type(error).__name__ in Failure.of(error).error().args[0]
     assert caught.value.__cause__ is error
     told = pickle.loads(pickle.dumps(Failure.of(caught.value)))  # noqa: S301 -- ours
     assert str(told.error()) == str(caught.value)
     assert type(error).__name__ in last_words(caught.value)
     assert type(error).__name__ in last_words(told.error())
     assert not out_of_memory(caught.value)
-    assert type(error).__name__ in Failure.of(error).error().args[0]
 
 
 def test_the_platforms_own_errors_pass() -> None:
