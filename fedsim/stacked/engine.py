@@ -98,10 +98,9 @@ def _try_elsewhere(link: Callable[[], Link], clients: Sequence[Client]) -> None:
         try:
             worker.send(Trial(client.index))
             reply = worker.receive()
-        except LinkLostError as error:
-            _log.warning(
-                "%s: its trial before the run has failed: %s", client.name, error
-            )
+        except LinkLostError as lost:
+            told = "%s: its trial before the run has failed: %s"
+            _log.warning(told, client.name, lost)
             return Tried(is_read=False)
         finally:
             worker.close()
