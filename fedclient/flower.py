@@ -58,7 +58,7 @@ from fedcore.rng import Key
 from fedcore.text import kept_metrics
 from fedcore.training import task_key
 from fedcore.typing import Vector
-from fedcore.user_code import require_users, said_by
+from fedcore.user_code import can_be_shown, require_users, said_by
 from fedrun.config.load import parse_algorithm
 from fedrun.flower.app import seed_all
 from fedrun.flower.library import flwr
@@ -174,9 +174,9 @@ def _called(
     """
     try:
         return call_next(message, context)
-    except Exception:
-        raise
     except BaseException as error:
+        if isinstance(error, Exception) and can_be_shown(error):
+            raise
         require_users(error)
         raise UserCodeError(f"the ClientApp {said_by(error)}") from error
 

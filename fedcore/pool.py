@@ -1,11 +1,12 @@
-"""The samples of many clients in one place, from which stacks are gathered.
+"""The samples of many clients, in arrays from which stacks are gathered.
 
-Where all clients have a :class:`~fedcore.samples.Subset` of the same arrays, only their
-rows are kept; other arrays are copied into one. A data set that is read sample by
+Clients whose samples have one form (:func:`form_of`) have their samples in the same
+arrays. Where they all have a :class:`~fedcore.samples.Subset` of the same arrays, only
+their rows are kept; other arrays are copied into one. A data set that is read sample by
 sample stays what it is, and its samples are not kept.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +15,100 @@ import numpy as np
 from fedcore.arrays import array_namespace, as_numpy, is_numpy
 from fedcore.errors import WorkloadError
 from fedcore.labels import count_labels
-from fedcore.samples import ArraySamples, Samples, Subset, take_rows
+from fedcore.samples import ArraySamples, Samples, Subset, form, take_rows
 from fedcore.typing import Array, Counts, Indices
 
 
+class Part:
+    """The samples of clients of one form, which never change."""
+
+    def __init__(self, number: int, samples: ArraySamples | Subset) -> None:
+        """Starts without clients.
+
+        Args:
+            number: of the part in its pool.
+            samples: of the client that will be the first one.
+        """
+        self.number = number
+        self.is_shared = isinstance(samples, Subset)
+        """Whether all clients have rows of the same arrays."""
+        self.x: Any = samples.x if self.is_shared else None
+        self.y: Any = samples.y if self.is_shared else None
+        self._used = 0  # rows of x and y, unless they are shared
+        self._rows = np.empty(0, np.int64)  # of all clients, one behind the other
+        self._placed = 0
+        self._starts: dict[int, int] = {}
+
+    def shares(self, samples: ArraySamples | Subset) -> bool:
+        """Whether these samples are rows of the arrays that all clients share."""
+        return self.is_shared and samples.x is self.x and samples.y is self.y
+
+    def add(self, client: int, samples: ArraySamples | Subset) -> None:
+        """Places the rows of a client behind those of the others."""
+        if isinstance(samples, Subset) and self.shares(samples):
+            rows = np.asarray(samples.rows, np.int64)
+        else:
+            if self.is_shared:
+                self._own()
+            everything = samples.x, samples.y
+            if isinstance(samples, Subset):
+                everything = samples.batch(np.arange(len(samples)))
+            rows = self._append(*everything)
+        start, end = self._placed, self._placed + len(rows)
+        if end <= len(self._rows):
+            self._rows[start:end] = rows
+        else:
+            self._rows = _grown(self._rows, start, rows)
+        self._starts[client], self._placed = start, end
+
+    def rows_of(self, client: int, count: int) -> Indices:
+        """Where the samples of a client, so many, lie in the arrays."""
+        start = self._starts[client]
+        return self._rows[start : start + count]
+
+    def rows(self, clients: Sequence[int], local: Indices) -> Indices:
+        """Where rows of clients lie in the arrays.
+
+        Args:
+            clients: N of them.
+            local: of each client, rows counted from its first one, shape (N, ...).
+        """
+        starts_N = np.array([self._starts[client] for client in clients])
+        rows: Indices = self._rows.take(
+            local + starts_N.reshape(-1, *[1] * (local.ndim - 1)), mode="clip"
+        )
+        return rows
+
+    def batch(self, rows: Indices) -> tuple[Any, Any]:
+        """Inputs and targets of these rows, shape ``rows.shape + (...)``."""
+        return _taken(self.x, rows), _taken(self.y, rows)
+
+    def label_counts(self, rows: Indices) -> Counts | None:
+        """How often each class is among these rows."""
+        return count_labels(self.y, rows)
+
+    def _own(self) -> None:
+        """Copies the samples of all clients so far, since they share no arrays."""
+        rows, self.is_shared = self._rows[: self._placed], False
+        self.x = _put(None, 0, take_rows(self.x, rows))
+        self.y = _put(None, 0, take_rows(self.y, rows))
+        self._rows = np.arange(self._placed)
+        self._used = self._placed
+
+    def _append(self, x: Any, y: Any) -> Indices:
+        count = len(y)
+        self.x = _put(self.x, self._used, x)
+        self.y = _put(self.y, self._used, y)
+        self._used += count
+        return np.arange(self._used - count, self._used)
+
+
 class Pool:
-    """The samples of clients, which never change."""
+    """The samples of clients, which never change.
+
+    What one client has never changes what another one has: samples of another form are
+    in arrays of their own.
+    """
 
     def __init__(self, *, counts_labels: bool = True) -> None:
         """Starts without clients.
@@ -28,14 +117,10 @@ class Pool:
             counts_labels: whether to count labels, for :meth:`counts`.
         """
         self._counts_labels = counts_labels
-        self.x: Any = None
-        self.y: Any = None
         self._room_ND: Array | None = None
-        self._shared = False
-        self._used = 0  # rows of x and y
-        self._rows = np.empty(0, np.int64)  # of all clients, one behind the other
-        self._placed = 0
-        self._starts: dict[int, int] = {}
+        self._parts: dict[Hashable, Part] = {}  # by the form of their samples
+        self._first: Part | None = None
+        self._others: dict[int, Part] = {}  # of clients that are not in the first one
         self._sizes: dict[int, int] = {}
         self._counts: dict[int, Counts | None] = {}
         self._read: dict[int, Samples] = {}  # data sets that are read as they are used
@@ -60,70 +145,90 @@ class Pool:
         """Takes in the samples of a client.
 
         Raises:
-            WorkloadError: they do not have the shape of those before.
+            WorkloadError: an array has not a row for each of them.
         """
         count = len(samples)
         if isinstance(samples, ArraySamples | Subset):
-            self._place(client, samples)
+            part = self._part_for(samples)
+            part.add(client, samples)
+            if part is not self._first:
+                self._others[client] = part
         else:
             self._read[client] = samples
         self._sizes[client] = count
         if self._counts_labels:
             self._counts[client] = samples.label_counts(np.arange(count))
 
-    def _place(self, client: int, samples: ArraySamples | Subset) -> None:
-        """Places the rows of a client behind those of the others."""
-        if isinstance(samples, Subset) and self._shares(samples):
-            rows = np.asarray(samples.rows, np.int64)
-        else:
-            if self._shared:
-                self._own()
-            everything = samples.x, samples.y
-            if isinstance(samples, Subset):
-                everything = samples.batch(np.arange(len(samples)))
-            rows = self._append(*everything)
-        start, end = self._placed, self._placed + len(rows)
-        if end <= len(self._rows):
-            self._rows[start:end] = rows
-        else:
-            self._rows = _grown(self._rows, start, rows)
-        self._starts[client], self._placed = start, end
+    def _part_for(self, samples: ArraySamples | Subset) -> Part:
+        first = self._first
+        if first is not None and first.shares(samples):  # as nearly always
+            return first
+        key = form_of((samples.x, samples.y))
+        part = self._parts.get(key)
+        if part is None:
+            part = self._parts[key] = Part(len(self._parts), samples)
+            self._first = first or part
+        return part
 
     def are_read(self, clients: Iterable[int]) -> bool:
-        """Whether samples of one of these clients are read when they are used."""
-        return bool(self._read) and not self._read.keys().isdisjoint(clients)
+        """Whether batches of these clients are made one by one.
+
+        The samples of one of them are read when they are used, or they are of several
+        forms.
+        """
+        if self._read and not self._read.keys().isdisjoint(clients):
+            return True
+        return bool(self._others) and len(set(map(self.number_of, clients))) > 1
 
     def samples_of(self, client: int) -> Samples:
         """The samples of a client, by the rows that are counted from its first one."""
         found = self._read.get(client)
-        return _Placed(self, self.rows_of(client)) if found is None else found
+        if found is not None:
+            return found
+        return _Placed(self.part_of(client), self.rows_of(client))
+
+    def part_of(self, client: int) -> Part:
+        """Where the samples of a client are, which are not read one by one."""
+        part = self._others.get(client, self._first)
+        assert part is not None
+        return part
+
+    def number_of(self, client: int) -> int:
+        """The number of the part in which a client's samples are; -1: they are read."""
+        return -1 if client in self._read else self.part_of(client).number
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether there are samples of several forms."""
+        return bool(self._others)
+
+    @property
+    def whole(self) -> Part:
+        """The only part.
+
+        Raises:
+            WorkloadError: samples are of several forms.
+        """
+        if len(self._parts) > 1:
+            forms = [form((part.x, part.y)) for part in self._parts.values()]
+            (x, y), (other_x, other_y) = (_of_a_sample(each) for each in forms[:2])
+            raise WorkloadError(
+                f"train_data returned samples of different forms, (x {x}, y {y}) and "
+                f"(x {other_x}, y {other_y}), or numbers of different types; expected "
+                "one form"
+            )
+        assert self._first is not None
+        return self._first
 
     @property
     def shared(self) -> tuple[Any, Any] | None:
-        """The inputs and targets of which all clients have rows, if there are such."""
-        return (self.x, self.y) if self._shared else None
+        """The inputs and targets of which the clients of the first part have rows."""
+        part = self._first
+        return None if part is None or not part.is_shared else (part.x, part.y)
 
     def rows_of(self, client: int) -> Indices:
-        """Where a client's samples lie in the pool."""
-        start = self._starts[client]
-        return self._rows[start : start + self._sizes[client]]
-
-    def rows(self, clients: Sequence[int], local: Indices) -> Indices:
-        """Where rows of clients lie in the pool.
-
-        Args:
-            clients: N of them.
-            local: of each client, rows counted from its first one, shape (N, ...).
-        """
-        starts_N = np.array([self._starts[client] for client in clients])
-        rows: Indices = self._rows.take(
-            local + starts_N.reshape(-1, *[1] * (local.ndim - 1)), mode="clip"
-        )
-        return rows
-
-    def batch(self, rows: Indices) -> tuple[Any, Any]:
-        """Inputs and targets of these rows, shape ``rows.shape + (...)``."""
-        return _taken(self.x, rows), _taken(self.y, rows)
+        """Where a client's samples lie in its part."""
+        return self.part_of(client).rows_of(client, self._sizes[client])
 
     def room(self, count: int, like_D: Array) -> Array:
         """Memory for ``count`` models (N, D), which is used again by later stacks.
@@ -140,47 +245,45 @@ class Pool:
             self._room_ND = xp.empty(shape, dtype=like_D.dtype, device=like_D.device)
         return self._room_ND[:count]
 
-    def label_counts(self, rows: Indices) -> Counts | None:
-        """How often each class is among these rows."""
-        return count_labels(self.y, rows)
-
-    def _shares(self, samples: Subset) -> bool:
-        """Whether all clients so far, and this one, have rows of the same arrays."""
-        if not self._starts:
-            self.x, self.y, self._shared = samples.x, samples.y, True
-        return self._shared and samples.x is self.x and samples.y is self.y
-
-    def _own(self) -> None:
-        """Copies the samples of all clients so far, since they share no arrays."""
-        rows, self._shared = self._rows[: self._placed], False
-        self.x = _put(None, 0, take_rows(self.x, rows))
-        self.y = _put(None, 0, take_rows(self.y, rows))
-        self._rows = np.arange(self._placed)
-        self._used = self._placed
-
-    def _append(self, x: Any, y: Any) -> Indices:
-        count = len(y)
-        self.x = _put(self.x, self._used, x)
-        self.y = _put(self.y, self._used, y)
-        self._used += count
-        return np.arange(self._used - count, self._used)
-
 
 @dataclass(frozen=True)
 class _Placed:
-    """Rows of a pool, as samples."""
+    """Rows of a part, as samples."""
 
-    pool: Pool
+    part: Part
     rows: Indices
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
-        return self.pool.batch(self.rows[rows])
+        return self.part.batch(self.rows[rows])
 
     def label_counts(self, rows: Indices) -> Counts | None:
-        return self.pool.label_counts(self.rows[rows])
+        return self.part.label_counts(self.rows[rows])
+
+
+def form_of(data: Any) -> Hashable:
+    """The form of samples: two clients of one form can be in the same arrays.
+
+    It is the shape of a sample and the type of its numbers, or those of each part of a
+    dict or tuple.
+    """
+    if isinstance(data, Mapping):
+        return "dict", *((name, form_of(part)) for name, part in data.items())
+    if isinstance(data, tuple):
+        return "tuple", *map(form_of, data)
+    array = data if is_numpy(data) else as_numpy(data[:0])
+    return array.shape[1:], array.dtype.str
+
+
+def _of_a_sample(shape: Any) -> Any:
+    """The shapes of one sample, of those of many."""
+    if isinstance(shape, Mapping):
+        return {name: _of_a_sample(part) for name, part in shape.items()}
+    if any(isinstance(part, Mapping | tuple) for part in shape):
+        return tuple(map(_of_a_sample, shape))
+    return shape[1:]
 
 
 def _taken(data: Any, rows: Indices) -> Any:
@@ -191,7 +294,7 @@ def _taken(data: Any, rows: Indices) -> Any:
 
 
 def _put(whole: Any, used: int, part: Any) -> Any:
-    """Writes a part behind the rows of arrays that are in use."""
+    """Writes a part of the same form behind the rows of arrays that are in use."""
     if isinstance(part, Mapping):
         known = {} if whole is None else whole
         return {name: _put(known.get(name), used, p) for name, p in part.items()}
@@ -201,18 +304,7 @@ def _put(whole: Any, used: int, part: Any) -> Any:
             _put(known, used, p) for known, p in zip(known_parts, part, strict=True)
         )
     array = np.asarray(part if is_numpy(part) else as_numpy(part))
-    if whole is None:
-        return array.copy()
-    if array.shape[1:] != whole.shape[1:]:
-        raise WorkloadError(
-            f"train_data returned samples of shape {array.shape[1:]}, and of "
-            f"{whole.shape[1:]} to other clients: they cannot be trained together; "
-            "pad them, or set simulate.engine.kind: exact"
-        )
-    common = np.result_type(whole.dtype, array.dtype)
-    if common != whole.dtype:  # another client's numbers are wider
-        whole = whole.astype(common)
-    return _grown(whole, used, array)
+    return array.copy() if whole is None else _grown(whole, used, array)
 
 
 def _grown(whole: Any, used: int, part: Any) -> Any:

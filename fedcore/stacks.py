@@ -30,7 +30,7 @@ from fedcore.clients import (
 from fedcore.errors import NotStackableError
 from fedcore.evaluation import nbytes_of
 from fedcore.model import StackedModel, Steps
-from fedcore.pool import Pool
+from fedcore.pool import Part, Pool
 from fedcore.rng import Key, Words
 from fedcore.samples import Reading, leaves, require_stackable, stack
 from fedcore.typing import Array, Counts, Indices, State, Vector
@@ -102,20 +102,22 @@ def train_stack(
     steps_N = np.array(tasks.steps)
     samples_N = pool.sizes(tasks.clients)
     batches = algorithm.plan(samples_N, steps_N, tasks.seeds_N)
-    reads: _Reads | None = None
+    source: Part | _Reads
     if pool.are_read(tasks.clients):
-        reads = _Reads(model, pool, tasks.clients, batches, steps_N)
+        source = _Reads(model, pool, tasks.clients, batches, steps_N)
     else:
-        batches = batches._replace(rows_NSB=pool.rows(tasks.clients, batches.rows_NSB))
+        source = pool.part_of(tasks.clients[0])
+        rows_NSB = source.rows(tasks.clients, batches.rows_NSB)
+        batches = batches._replace(rows_NSB=rows_NSB)
 
     def take(start_ND: Array, rule: Rule) -> Taken:
-        if reads is None and isinstance(rule, Descent):
-            steps = Steps(rule, pool.x, pool.y, *batches, start_ND, frozen)
+        if isinstance(source, Part) and isinstance(rule, Descent):
+            steps = Steps(rule, source.x, source.y, *batches, start_ND, frozen)
             taken = model.descend(steps)
             if taken is not None:
                 return taken
         return _one_after_the_other(
-            model, pool, batches, steps_N, start_ND, rule, frozen, reads
+            model, pool, batches, steps_N, start_ND, rule, frozen, source
         )
 
     model.seed(tasks.key)
@@ -134,8 +136,8 @@ def train_stack(
     trained = algorithm.run(start_ND, steps_N, stepping, before)
     trained = met(algorithm, start_ND, trained)
     counts: list[Counts | None] = [None] * count
-    if count_labels and reads is not None:
-        counts = reads.label_counts()
+    if count_labels and isinstance(source, _Reads):
+        counts = source.label_counts()
     elif count_labels:
         counts = _label_counts(pool, batches, tasks.clients)
     kept: list[State] = [None] * count
@@ -156,22 +158,29 @@ def _one_after_the_other(
     start_ND: Array,
     rule: Rule,
     frozen: Sequence[slice],
-    reads: "_Reads | None",
+    source: "Part | _Reads",
 ) -> Taken:
-    """Takes a step of all clients after the other, those with most steps first."""
+    """Takes a step of all clients after the other, those with most steps first.
+
+    ``source`` gives the batches: arrays, or data that are read.
+    """
     rows_NSB, sizes_NS = batches
     order = _order(steps_N)
     if order is not None:
         rows_NSB, sizes_NS, steps_N = rows_NSB[order], sizes_NS[order], steps_N[order]
         start_ND, rule = start_ND[order], rule.select(order)
 
-    def gradient(w_ND: Array, step: int) -> tuple[Array, Array]:
-        sizes_N = sizes_NS[: len(w_ND), step]
-        x_NB, y_NB = pool.batch(rows_NSB[: len(w_ND), step, : int(sizes_N.max())])
-        return model.gradient(w_ND, x_NB, y_NB, sizes_N)
+    if isinstance(source, Part):
+        part = source
 
+        def ask(w_ND: Array, step: int) -> tuple[Array, Array]:
+            sizes_N = sizes_NS[: len(w_ND), step]
+            rows_NB = rows_NSB[: len(w_ND), step, : int(sizes_N.max())]
+            return model.gradient(w_ND, *part.batch(rows_NB), sizes_N)
+
+    else:
+        ask = source.gradient
     room_ND = pool.room(len(steps_N), start_ND)
-    ask = gradient if reads is None else reads.gradient
     take = by_gradients(ask, steps_N, room_ND, model.buffers, frozen)
     taken = take(start_ND, rule)
     if order is None:
@@ -286,8 +295,12 @@ def _kept(kept: Sequence[State]) -> State:
 def _label_counts(
     pool: Pool, batches: Batches, clients: Sequence[int]
 ) -> list[Counts | None]:
-    """Counts the labels of each task; whole passes are known without reading labels."""
+    """Counts the labels of each task; whole passes are known without reading labels.
+
+    All clients are in one part of the pool.
+    """
     rows_NSB, sizes_NS = batches
+    part = pool.part_of(clients[0])
     counted: list[Counts | None] = []
     used = sizes_NS.sum(axis=1).tolist()
     for place, client in enumerate(clients):
@@ -297,5 +310,5 @@ def _label_counts(
             counted.append(known if passes == 1 else known * passes)
             continue
         valid = np.arange(rows_NSB.shape[-1]) < sizes_NS[place][:, None]
-        counted.append(pool.label_counts(rows_NSB[place][valid]))
+        counted.append(part.label_counts(rows_NSB[place][valid]))
     return counted

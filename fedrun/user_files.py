@@ -6,7 +6,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from fedcore.user_code import require_users, said_by
+from fedcore.user_code import described_error, require_users, said_by
 
 PREFIX = "_latecomer_app_"  # of the names of modules that were files
 _DIGESTS: dict[Path, str] = {}  # of files, when they were imported
@@ -66,7 +66,7 @@ def why_not_imported(error: BaseException) -> str:
             f"it {said_by(error)}; put what reads the command line or ends a script "
             'under if __name__ == "__main__":'
         )
-    return f"{type(error).__name__}: {error}"
+    return described_error(error)
 
 
 def import_file(path: Path, source: bytes) -> ModuleType:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedrun.optional import needed
 from fedrun.user_files import PREFIX
-from fedsim.stacked.worker import Blueprint, Reply, Share, Worker
+from fedsim.stacked.worker import Blueprint, Reply, Share, Trial, Worker
 from fedsim.stacked.worker_pool import Link, LinkLostError
 
 
@@ -44,10 +44,10 @@ class RayLink:
         self._ray, self._actor, self._arrays = ray, actor, arrays
         self._reply: Any = None
 
-    def send(self, share: Share) -> None:
-        """Sends a share of the work."""
+    def send(self, share: Share | Trial) -> None:
+        """Sends a share of the work, or a trial."""
         stored = None
-        if share.arrays is not None:
+        if isinstance(share, Share) and share.arrays is not None:
             key = id(share.arrays[0])
             if key not in self._arrays:
                 self._arrays[key] = self._ray.put(share.arrays)

@@ -15,6 +15,7 @@ from fedcore.samples.reading import evaluation_data as evaluation_data
 from fedcore.samples.reading import is_in_memory as is_in_memory
 from fedcore.samples.reading import read as read
 from fedcore.samples.rows import arrays_of as arrays_of
+from fedcore.samples.rows import form as form
 from fedcore.samples.rows import join_rows as join_rows
 from fedcore.samples.rows import leaves as leaves
 from fedcore.samples.rows import require_stackable as require_stackable

@@ -140,7 +140,9 @@ def _targets(data: Any, whose: str) -> Any:
 
 def _check_lengths(x: Any, rows: int, whose: str) -> None:
     for part in arrays_of(x):
-        if len(part) != rows:
+        if isinstance(part, Mapping | tuple):
+            _check_lengths(part, rows, whose)
+        elif len(part) != rows:
             raise WorkloadError(
                 f"{whose} returned {len(part)} inputs and {rows} targets"
             )

@@ -15,7 +15,7 @@ from fedcore.algorithm import Algorithm
 from fedcore.arrays import as_numpy
 from fedcore.clients import ClientAlgorithmConfig, Place, taken_back
 from fedcore.compressors import Compressor, Context
-from fedcore.errors import NotStackableError, WorkloadError
+from fedcore.errors import WorkloadError
 from fedcore.model import StackedModel
 from fedcore.participant import encode, start_of, why_unusable
 from fedcore.payloads import dense_payload
@@ -113,6 +113,9 @@ class Computer:
     def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
         """Computes tasks with the same settings together, at most so many.
 
+        Samples of different forms are computed apart: what is wrong with those of one
+        client is nothing to the others.
+
         Raises:
             UserCodeError: a single task does not fit into memory.
         """
@@ -121,9 +124,11 @@ class Computer:
         settings = dict.fromkeys(kinds, "")
         if len(settings) > 1:
             settings = {k: self._settings(*k).model_dump_json() for k in settings}
-        groups: dict[str, list[int]] = {}
+        groups: dict[tuple[str, int], list[int]] = {}
+        number_of = self._pool.number_of if self._pool.is_mixed else _only_part
         for place, kind in enumerate(kinds):
-            groups.setdefault(settings[kind], []).append(place)
+            key = settings[kind], number_of(tasks[place].client)
+            groups.setdefault(key, []).append(place)
         found: dict[int, tuple[Stack, int]] = {}
         with one_thread():
             for places in groups.values():
@@ -155,8 +160,6 @@ class Computer:
         """What comes of tasks together; halved until those that fail are alone."""
         try:
             stack = self._together(tasks, models)
-        except NotStackableError:
-            raise
         except WorkloadError as error:
             if out_of_memory(error):
                 raise
@@ -284,6 +287,11 @@ class Computer:
             if task.memory_D is not None:
                 memory_ND[row] = task.memory_D
         return memory_ND
+
+
+def _only_part(client: int) -> int:
+    """The number of the part of a pool of one form; see :meth:`Pool.number_of`."""
+    return 0
 
 
 def dense_bytes(dim: int) -> int:

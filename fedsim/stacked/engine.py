@@ -1,33 +1,38 @@
 """Puts the parts of a stacked simulation together, or says why there is none."""
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
-import numpy as np
-
-from fedcore.algorithm import Algorithm
+from fedcore.algorithm import Algorithm, AlgorithmConfig
 from fedcore.clients import every
 from fedcore.errors import NotStackableError, WorkloadError
 from fedcore.model import FlatModel, StackedModel
 from fedcore.pool import Pool
-from fedcore.rng import Key
-from fedcore.samples import require_stackable, stack
 from fedcore.stacks import why_one_by_one
-from fedcore.user_code import user_code
-from fedcore.workload import Workload
+from fedcore.user_code import Failure
+from fedcore.workload import Client, Workload
 from fedrun.config import FederationConfig
 from fedrun.methods import loaded
 from fedsim.evaluator import EvaluateModel
-from fedsim.fates import ENOUGH, nobody_trains
+from fedsim.fates import ENOUGH
 from fedsim.population import Population
 from fedsim.ray import ray_links
 from fedsim.stacked.allocator import keep_memory
 from fedsim.stacked.clients import StackedClients
 from fedsim.stacked.compute import Computer, Computes
 from fedsim.stacked.processes import ProcessLink
+from fedsim.stacked.trial import Tried, tried_here, try_clients
 from fedsim.stacked.work import Work
-from fedsim.stacked.worker import Blueprint, portable, portable_settings
-from fedsim.stacked.worker_pool import WorkerPool
+from fedsim.stacked.worker import (
+    Blueprint,
+    Trial,
+    TrialReply,
+    portable,
+    portable_settings,
+)
+from fedsim.stacked.worker_pool import Link, LinkLostError, WorkerPool
 from fedsim.world import World
 
 _log = logging.getLogger("fedsim")
@@ -48,7 +53,7 @@ def stacked_model(
         try:
             stacked = model.stacked("cpu" if engine.is_shared else engine.device)
             if population is not None:
-                _try(stacked, workload, model, population)
+                _try(config, stacked, workload, model, population)
         except NotStackableError as error:
             reason = str(error)
         else:
@@ -59,44 +64,54 @@ def stacked_model(
 
 
 def _try(
-    stacked: StackedModel, workload: Workload, model: FlatModel, population: Population
+    config: FederationConfig,
+    stacked: StackedModel,
+    workload: Workload,
+    model: FlatModel,
+    population: Population,
 ) -> None:
-    """One gradient of one client, alone and in a stack: what a module does shows there.
-
-    Where the module or the loss fails, it is that of another client; and so on, since
-    one client's data may be the reason.
+    """Tries the first clients, where the tasks will be computed.
 
     Raises:
         NotStackableError: something that cannot be done for many at once.
-        WorkloadError: the first clients cannot train, so that none will.
+        WorkloadError: none of them can train, so that nobody will.
     """
     clients = [population.client(who) for who in range(min(ENOUGH, population.count))]
-    for client in clients:
-        whose = f"train_data of {client.name}"
+    if config.simulate.engine.is_shared:
+        link = _links(config, config.algorithm, workload, population, labels=False)
+        _try_elsewhere(link, clients)
+    else:
+        try_clients(clients, partial(tried_here, stacked, model, workload))
+
+
+def _try_elsewhere(link: Callable[[], Link], clients: Sequence[Client]) -> None:
+    """Tries the first clients in a worker, which their data may end.
+
+    Raises:
+        NotStackableError: something that cannot be done for many at once.
+        WorkloadError: none of them can train, so that nobody will.
+        LatecomerError: no worker can be made.
+    """
+
+    def attempt(client: Client) -> Tried:
+        worker = link()
         try:
-            with user_code(whose):
-                samples = workload.samples(workload.train_data(client), whose)
-                count = min(2, len(samples))
-                batch = samples.batch(np.arange(count))
-                require_stackable(batch, count)
-                x_1B, y_1B = (stack([part]) for part in batch)
-        except NotStackableError:
-            raise
-        except WorkloadError:
-            return  # told when the client is to train
-        local_L = () if model.local_L is None else model.local_L
-        w_D = np.append(model.initial(Key.root(0)), local_L).astype(np.float32)
-        try:
-            with user_code("training"):
-                model.gradient(w_D, *batch)
-                stacked.gradient(w_D[np.newaxis], x_1B, y_1B, np.array([count]))
-        except NotStackableError:
-            raise
-        except WorkloadError as error:
-            failed = error
-        else:
-            return
-    raise nobody_trains([client.name for client in clients], failed)
+            worker.send(Trial(client.index))
+            reply = worker.receive()
+        except LinkLostError as lost:
+            told = "%s: its trial before the run has failed: %s"
+            _log.warning(told, client.name, lost)
+            return Tried(is_read=False)
+        finally:
+            worker.close()
+        if isinstance(reply, Failure):
+            raise reply.error()
+        assert isinstance(reply, TrialReply)
+        error = None if reply.failure is None else reply.failure.error()
+        assert error is None or isinstance(error, WorkloadError)
+        return Tried(reply.is_read, error)
+
+    try_clients(clients, attempt)
 
 
 def _reason_against(config: FederationConfig) -> str | None:
@@ -158,16 +173,31 @@ def _computes(
             seed=config.seed,
             count_labels=count_labels,
         )
+    link = _links(config, algorithm.config, workload, population, labels=count_labels)
+    count = engine.actors if engine.kind == "ray" else engine.processes
+    return WorkerPool(link, count, pool)
+
+
+def _links(
+    config: FederationConfig,
+    algorithm: AlgorithmConfig,
+    workload: Workload,
+    population: Population,
+    *,
+    labels: bool,
+) -> Callable[[], Link]:
+    """Returns a function that starts a worker; ``labels``: it counts them."""
+    engine = config.simulate.engine
     blueprint = Blueprint(
         workload=workload,
         methods=loaded(),
-        algorithm=portable_settings(algorithm.config),
+        algorithm=portable_settings(algorithm),
         clients=[population.client(who) for who in range(population.count)],
         seed=config.seed,
         device=engine.device,
-        count_labels=count_labels,
+        count_labels=labels,
     )
     if engine.kind == "ray":
-        return WorkerPool(ray_links(blueprint), engine.actors, pool)
+        return ray_links(blueprint)
     blueprint = replace(blueprint, workload=portable(workload))
-    return WorkerPool(lambda: ProcessLink(blueprint), engine.processes, pool)
+    return lambda: ProcessLink(blueprint)

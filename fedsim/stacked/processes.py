@@ -16,7 +16,7 @@ from fedcore.user_code import Failure
 from fedsim.child_processes import deaf, end_with_parent
 from fedsim.stacked.channel import Channel
 from fedsim.stacked.threads import VARIABLES
-from fedsim.stacked.worker import Blueprint, Reply, Share, Worker
+from fedsim.stacked.worker import Blueprint, Reply, Share, Trial, Worker
 from fedsim.stacked.worker_pool import LinkLostError
 
 _PATIENCE = 5.0  # seconds for a process that was killed to be gone
@@ -43,8 +43,8 @@ class ProcessLink:
         """The number of its process."""
         return self._process.pid or 0
 
-    def send(self, share: Share) -> None:
-        """Hands over a share."""
+    def send(self, share: Share | Trial) -> None:
+        """Hands over a share, or a trial."""
         with suppress(OSError):  # receive() will say so
             self._channel.send(share)
 
@@ -109,7 +109,7 @@ def _serve(
         reason = Failure.of(error)
     while True:
         try:
-            share: Share = channel.receive()
+            share: Share | Trial = channel.receive()
         except (EOFError, OSError):
             return
         channel.send(reason if worker is None else worker.answer(share))

@@ -20,6 +20,7 @@ from fedrun.methods import Source, load_source
 from fedrun.user_files import PREFIX
 from fedsim.stacked.allocator import keep_memory
 from fedsim.stacked.compute import Computed, Computer, Task
+from fedsim.stacked.trial import tried_here
 
 
 class Share(NamedTuple):
@@ -37,7 +38,21 @@ class Share(NamedTuple):
     """Those arrays, (x, y), the first time."""
 
 
-Reply = Computed | Failure
+class Trial(NamedTuple):
+    """A client whose data and one gradient are to be tried."""
+
+    client: int
+
+
+class TrialReply(NamedTuple):
+    """What came of a trial, as it is told to another process."""
+
+    is_read: bool
+    failure: Failure | None
+    """What training raised."""
+
+
+Reply = Computed | TrialReply | Failure
 
 
 @dataclass(frozen=True)
@@ -74,9 +89,10 @@ class Worker:
         config: AlgorithmConfig = pickle.loads(blueprint.algorithm)  # noqa: S301 -- ours
         model = workload.flat()
         self._workload, self._clients = workload, blueprint.clients
-        self._pool = Pool()
+        self._pool, self._model = Pool(), model
+        self._stacked = model.stacked(blueprint.device)
         self._computer = Computer(
-            model.stacked(blueprint.device),
+            self._stacked,
             config.build(model.spec),
             self._pool,
             [client.name for client in blueprint.clients],
@@ -86,9 +102,11 @@ class Worker:
         self._models: dict[int, Vector] = {}
         self._shared: Any = None
 
-    def answer(self, share: Share, arrays: Any = None) -> Reply:
-        """What comes of a share; its arrays may come beside it."""
+    def answer(self, share: Share | Trial, arrays: Any = None) -> Reply:
+        """What comes of a share or a trial; its arrays may come beside it."""
         try:
+            if isinstance(share, Trial):
+                return self._tried(share.client)
             return self._computed(share, share.arrays or arrays)
         except BaseException as error:  # noqa: BLE001 -- it is told, and raised there
             return Failure.of(error)
@@ -105,6 +123,12 @@ class Worker:
         for stack, _ in found.places:
             stack.let_go()
         return found
+
+    def _tried(self, client: int) -> TrialReply:
+        is_read, error = tried_here(
+            self._stacked, self._model, self._workload, self._clients[client]
+        )
+        return TrialReply(is_read, None if error is None else Failure.of(error))
 
     def _samples(self, client: int, given: Any) -> Samples:
         if isinstance(given, int):

@@ -15,7 +15,7 @@ from fedcore.user_code import Failure
 from fedsim.fates import ENOUGH
 from fedsim.stacked.compute import Computed, Models, Task
 from fedsim.stacked.stack import Stack
-from fedsim.stacked.worker import Reply, Share
+from fedsim.stacked.worker import Reply, Share, Trial, TrialReply
 
 _log = logging.getLogger("fedsim")
 _WHOLE_BYTES = 1 << 29  # of arrays that each worker gets as they are
@@ -30,8 +30,11 @@ class LinkLostError(Exception):
 class Link(Protocol):
     """The way to one worker."""
 
-    def send(self, share: Share) -> None:
-        """Hands over a share; that nobody is there shows in :meth:`receive`."""
+    def send(self, share: Share | Trial) -> None:
+        """Hands over a share or a trial.
+
+        That nobody is there shows in :meth:`receive`.
+        """
 
     def receive(self) -> Reply:
         """What came of the share that was sent.
@@ -140,10 +143,10 @@ class WorkerPool:
         """What a worker is told of a client's samples; see :class:`Share`."""
         if self._pool.are_read([client]):
             return self._pool.size(client)
-        rows = self._pool.rows_of(client)
-        return rows if shared is not None else self._pool.batch(rows)
+        rows, part = self._pool.rows_of(client), self._pool.part_of(client)
+        return rows if shared is not None and not part.number else part.batch(rows)
 
-    def _receive(self, part: _Sent, most: int, tries: int = 2) -> Reply:
+    def _receive(self, part: _Sent, most: int, tries: int = 2) -> Computed | Failure:
         """The reply; after so many losses, of the tasks in ever smaller parts."""
         for left in reversed(range(tries)):
             try:
@@ -151,6 +154,7 @@ class WorkerPool:
             except LinkLostError as error:
                 reason = str(error)
             else:
+                assert not isinstance(reply, TrialReply)
                 self._works |= isinstance(reply, Computed)
                 return reply
             self._replace(part.worker)
@@ -163,7 +167,7 @@ class WorkerPool:
             self._require_answer(part.worker, reason)
         return self._apart(part, most, reason)
 
-    def _apart(self, part: _Sent, most: int, reason: str) -> Reply:
+    def _apart(self, part: _Sent, most: int, reason: str) -> Computed | Failure:
         """What comes of tasks in halves, so that who ends a worker is alone.
 
         If each of the halves comes to its end, all were too many for the memory.

@@ -95,7 +95,8 @@ class Stacked:
     ) -> tuple[Array, Array]:
         """Returns the mean losses (N,) and their gradients (N, D).
 
-        The gradients' array is valid until the next call.
+        The gradients' array is valid until the next call. What a single model raises
+        is what it raises outside of a stack.
 
         Raises:
             NotStackableError: in the first call: the module does what ``vmap`` cannot.
@@ -108,7 +109,12 @@ class Stacked:
             self._views.clear()
         if not self._tried:
             self._try(w_ND, x, y, batch)
-        losses = self._run(w_ND, x, y, batch)
+        try:
+            losses = self._run(w_ND, x, y, batch)
+        except Exception as error:
+            if n == 1 and not out_of_memory(error):
+                self._ask_the_user(w_ND, x, y, batch)
+            raise
         g_ND = self._g_ND[:n]
         if not isinstance(w_ND, torch.Tensor):
             return losses, (g_ND if self._on_cpu else g_ND.cpu()).numpy()

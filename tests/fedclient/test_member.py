@@ -354,6 +354,13 @@ class OwnError(BaseException):
     """An error of a library that no handler of Exception catches."""
 
 
+class Mute(Exception):  # noqa: N818 -- as people name theirs
+    """An error that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
 def raises(error: BaseException) -> Any:
     """A function of the user's that raises this."""
 
@@ -375,6 +382,10 @@ NO_ROWS = np.zeros((0, 1)), np.zeros(0, np.int64)
         ({"gradient": raises(SystemExit("bye"))}, "SystemExit: bye"),
         ({"gradient": raises(KeyboardInterrupt())}, "KeyboardInterrupt"),
         ({"gradient": raises(OwnError("odd"))}, "OwnError: odd"),
+        ({"gradient": raises(GeneratorExit())}, "GeneratorExit"),
+        ({"train_data": raises(GeneratorExit())}, "GeneratorExit"),
+        ({"gradient": raises(Mute())}, "Mute: <exception str() failed>"),
+        ({"train_data": raises(OSError("\udcff.png"))}, "OSError: \\udcff.png"),
         ({"gradient": lambda *given: None}, "gradient returned a NoneType; expected"),
         ({"gradient": lambda *given: (0.0, {})}, "gradient returned: tensor 'w' is"),
         (

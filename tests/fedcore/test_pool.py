@@ -1,5 +1,7 @@
 """The samples of many clients in one place."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,8 @@ from hypothesis import strategies as st
 
 from fedcore.errors import WorkloadError
 from fedcore.pool import Pool
-from fedcore.samples import ArraySamples, Subset
+from fedcore.samples import ArraySamples, Subset, take_rows
+from fedcore.samples.rows import whole_numbers
 
 X = np.arange(16.0).reshape(8, 2)
 Y = np.arange(8) % 3
@@ -28,13 +31,14 @@ def test_whatever_clients_hand_out_they_have_the_samples_that_they_had(
         pool.add(client, subset if shares else ArraySamples(X[rows], Y[rows]))
     for client, (rows, _) in enumerate(holdings):
         assert pool.size(client) == len(rows)
-        x, y = pool.batch(pool.rows_of(client))
+        x, y = pool.whole.batch(pool.rows_of(client))
         assert (x.tolist(), y.tolist()) == (X[rows].tolist(), Y[rows].tolist())
         counts = pool.counts(client)
         assert counts is not None
         assert counts.tolist() == np.bincount(Y[rows]).tolist()
     clients = range(len(holdings))
-    _, first_N1 = pool.batch(pool.rows(clients, np.zeros((len(clients), 1), np.int64)))
+    first_N1 = pool.whole.rows(clients, np.zeros((len(clients), 1), np.int64))
+    _, first_N1 = pool.whole.batch(first_N1)
     assert first_N1[:, 0].tolist() == [Y[rows[0]] for rows, _ in holdings]
 
 
@@ -46,13 +50,59 @@ def test_rows_are_the_pools_own() -> None:
     assert [pool.rows_of(client)[0] for client in range(9)] == [*range(8), 0]
 
 
-def test_samples_of_another_shape_are_refused_and_change_nothing() -> None:
+OTHERS = {
+    "shape": (X[:, :1], Y),
+    "dimensions": (X[:, :, None], Y),
+    "numbers": (X.astype(np.float32), Y),
+    "whole numbers": (X.astype(np.int64), Y),
+    "words": (X.astype("U3"), Y),
+    "targets": (X, Y.astype(np.float32)),
+    "shape of targets": (X, np.stack([Y, Y], axis=1)),
+    "dict": ({"a": X}, Y),
+    "keys": ({"b": X}, Y),
+    "more keys": ({"a": X, "b": X}, Y),
+    "tuple": ((X,), Y),
+    "length": ((X, X), Y),
+    "in a dict": ({"a": X[:, :1]}, Y),
+}
+
+
+def same(data: Any, expected: Any) -> bool:
+    if isinstance(expected, dict):
+        names = data.keys() == expected.keys()
+        return names and all(same(data[name], expected[name]) for name in expected)
+    if isinstance(expected, tuple):
+        return len(data) == len(expected) and all(map(same, data, expected))
+    return data.dtype == expected.dtype and np.array_equal(data, expected)
+
+
+@given(st.permutations([*OTHERS, "usual"]), st.lists(st.booleans(), min_size=14))
+def test_whatever_one_client_has_the_others_have_what_they_had(
+    names: list[str], share: list[bool]
+) -> None:
+    pool, held = Pool(), {}
+    for client, name in enumerate([*names, *names]):
+        x, y = OTHERS.get(name, (X, Y))
+        rows = np.arange(client % 3, 8)
+        held[client] = take_rows(x, rows), whole_numbers(take_rows(y, rows))
+        shares = share[client % len(share)]
+        pool.add(client, Subset(x, y, rows) if shares else ArraySamples(*held[client]))
+    for client, expected in held.items():
+        samples = pool.samples_of(client)
+        assert same(samples.batch(np.arange(len(samples))), expected)
+        assert pool.part_of(client).number == client % len(names)
+    assert pool.is_mixed
+    assert not pool.are_read([0, len(names)])
+    assert pool.are_read([0, 1])
+
+
+def test_samples_of_several_forms_are_no_whole() -> None:
     pool = Pool()
     pool.add(0, ArraySamples(X, Y))
-    with pytest.raises(WorkloadError, match=r"of shape \(3,\), and of \(2,\)"):
-        pool.add(1, ArraySamples(np.zeros((2, 3)), Y[:2]))
-    assert 1 not in pool
-    assert pool.rows_of(0).tolist() == list(range(8))
+    pool.add(1, ArraySamples({"a": X}, Y))
+    words = r"\(x \(2,\), y \(\)\) and \(x {'a': \(2,\)}, y \(\)\)"
+    with pytest.raises(WorkloadError, match=words):
+        _ = pool.whole
 
 
 def test_tensors_that_clients_do_not_share_are_copied_as_arrays() -> None:
@@ -61,7 +111,9 @@ def test_tensors_that_clients_do_not_share_are_copied_as_arrays() -> None:
     pool = Pool()
     pool.add(0, Subset(x, y, np.array([2, 3])))
     pool.add(1, ArraySamples(np.ones((1, 2), np.float32), np.array([1])))
-    found_x, found_y = pool.batch(pool.rows([0, 1], np.zeros((2, 1), np.int64)))
+    found_x, found_y = pool.whole.batch(
+        pool.whole.rows([0, 1], np.zeros((2, 1), np.int64))
+    )
     assert (found_x[:, 0].tolist(), found_y[:, 0].tolist()) == (
         [[4, 5], [1, 1]],
         [0, 1],

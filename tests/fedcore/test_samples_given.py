@@ -94,10 +94,12 @@ def test_clients_whose_numbers_differ_in_width_do_not_lose_any() -> None:
     pool.add(0, as_samples((X, Y.astype(np.int8)), "train_data"))
     pool.add(1, as_samples((X / 8, Y + 1000), "train_data"))
     pool.add(2, as_samples((X.astype(np.float64) / 3, Y), "train_data"))
-    x, y = pool.batch(pool.rows_of(1))
+    rows = np.arange(len(Y))
+    x, y = pool.samples_of(1).batch(rows)
     assert x.tolist() == (X / 8).tolist()
     assert y.tolist() == (Y + 1000).tolist()
-    assert pool.batch(pool.rows_of(2))[0].tolist() == (X.astype(float) / 3).tolist()
+    x, _ = pool.samples_of(2).batch(rows)
+    assert x.tolist() == (X.astype(float) / 3).tolist()
 
 
 def test_a_loader_is_refused_by_name() -> None:

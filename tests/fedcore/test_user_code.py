@@ -1,5 +1,6 @@
 """What the user's code raises, and what a person does."""
 
+import pickle
 import signal
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -8,11 +9,34 @@ import pytest
 
 from fedcore.errors import ConfigError, UserCodeError
 from fedcore.interruption import Interruption, interrupt
-from fedcore.user_code import user_code
+from fedcore.user_code import Failure, last_words, out_of_memory, user_code
 
 
 class OwnError(BaseException):
     """An error of a library that no handler of Exception catches."""
+
+
+class Mute(Exception):  # noqa: N818 -- as people name theirs
+    """An error that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+class MuteOfMemory(RuntimeError):  # noqa: N818
+    """An error whose message ends the process."""
+
+    def __str__(self) -> str:
+        raise SystemExit(9)
+
+
+class False_(Exception):  # noqa: N801, N818
+    """An error that is false as a truth, as one with a length of nothing is."""
+
+    def __len__(self) -> int:
+        return 0
 
 
 @pytest.fixture
@@ -34,12 +58,23 @@ def _listening() -> Iterator[None]:
         (KeyboardInterrupt(), "training raised KeyboardInterrupt, without a Ctrl-C"),
         (OwnError("odd"), "training raised OwnError: odd"),
         (StopIteration(), "training raised StopIteration"),
+        (GeneratorExit(), "training raised GeneratorExit"),
+        (Mute(), r"training raised Mute: \(its message cannot be shown: ValueError\)"),
+        (MuteOfMemory(), "training raised MuteOfMemory: .* shown: SystemExit"),
+        (SystemExit(Mute()), r"training called sys\.exit\(\(its message cannot be"),
+        (False_("no"), "training raised False_: no"),
     ],
 )
 def test_whatever_the_users_code_raises_is_its_error(error: Any, words: str) -> None:
     with pytest.raises(UserCodeError, match=words) as caught, user_code("training"):
         raise error
+    assert type(error).__name__ in Failure.of(error).error().args[0]
     assert caught.value.__cause__ is error
+    told = pickle.loads(pickle.dumps(Failure.of(caught.value)))  # noqa: S301 -- ours
+    assert str(told.error()) == str(caught.value)
+    assert type(error).__name__ in last_words(caught.value)
+    assert type(error).__name__ in last_words(told.error())
+    assert not out_of_memory(caught.value)
 
 
 def test_the_platforms_own_errors_pass() -> None:
@@ -74,9 +109,36 @@ def test_a_generator_that_is_closed_inside_is_no_error() -> None:
             yield 1
             yield 2
 
-    rows = lazily()
-    next(rows)
-    rows.close()
+    def outer() -> Generator[int]:
+        with user_code("all"):
+            yield from lazily()
+
+    for rows in (lazily(), outer()):
+        next(rows)
+        rows.close()
+
+
+def test_a_generator_exit_that_a_function_raises_in_a_generator_is_an_error() -> None:
+    def function() -> int:
+        raise GeneratorExit
+
+    def lazily() -> Generator[int]:
+        with user_code("reading"):
+            yield function()
+
+    with pytest.raises(UserCodeError, match="reading raised GeneratorExit"):
+        next(lazily())
+
+
+@pytest.mark.usefixtures("_listening")
+def test_ctrl_c_while_a_message_is_made_stays_one() -> None:
+    class Slow(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            signal.raise_signal(signal.SIGINT)
+            return "late"
+
+    with pytest.raises(Interruption), user_code("training"):
+        raise Slow
 
 
 def test_a_name_that_costs_something_is_made_when_it_is_needed() -> None:

@@ -54,6 +54,15 @@ class OwnError(BaseException):
     """An error of a library that no handler of Exception catches."""
 
 
+class Mute(Exception):  # noqa: N818 -- as people name theirs
+    """An error that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
 def of_client_2(data: Callable[[], Any]) -> Callable[[Client], Any]:
     """Data of which those of client 2 are others."""
     return lambda client: data() if client.index == 2 else points(client.index + 1)
@@ -89,6 +98,9 @@ def samples() -> list[tuple[Any, Any]]:
         (of_client_2(lambda: sys.exit(3)), "SystemExit: 3"),
         (of_client_2(lambda: raising(KeyboardInterrupt())), "KeyboardInterrupt"),
         (of_client_2(lambda: raising(OwnError("odd"))), "OwnError: odd"),
+        (of_client_2(lambda: raising(GeneratorExit())), "GeneratorExit"),
+        (of_client_2(lambda: raising(Mute())), "Mute: <exception str() failed>"),
+        (of_client_2(lambda: raising(OSError("x\udcff.png"))), "OSError: x\\udcff.png"),
         (of_client_2(lambda: None), "returned NoneType; expected (x, y), Subset"),
         (of_client_2(lambda: points(3, 0)), "client-2 returned no samples"),
         (of_client_2(list), "client-2 returned no samples"),
@@ -114,6 +126,109 @@ def test_a_client_that_is_no_use_is_named_and_ends_nothing_else(
     assert any(told in sentence for sentence in loss.sentences)
 
 
+def as_dict(x: Any, y: Any) -> Any:
+    return {"x": x}, y
+
+
+ODD: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "another shape": (lambda x, y: (x[:, :5], y), "5"),
+    "more dimensions": (lambda x, y: (x[:, :5, None], y), "1"),
+    "a dict": (as_dict, "dict"),
+    "a tuple": (lambda x, y: ((x, x), y), "tuple"),
+    "words": (lambda x, y: (x.astype("U9"), y), "the data are words such as '"),
+    "whole numbers": (lambda x, y: (x.astype(int), y), "dtype"),
+    "words as targets": (lambda x, y: (x, y.astype("U9")), "the data are words such"),
+    "another shape of targets": (lambda x, y: (x, np.stack([y, y, y], 1)), "3"),
+    "rows in a dict": (lambda x, y: ({"a": {"b": x[:2]}}, y), "2 inputs and 8"),
+    "a list of another shape": (lambda x, y: pairs(x[:, :5], y), "5"),
+    "pairs of a number": (lambda x, y: [(1.0, 2.0)] * 8, ""),
+}
+
+
+def pairs(x: Any, y: Any) -> list[tuple[Any, Any]]:
+    """A data set that is read sample by sample."""
+    return list(zip(x, y, strict=True))
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+@pytest.mark.parametrize("odd", ODD)
+def test_data_of_another_form_are_the_failure_of_their_client_in_both_engines(
+    tmp_path: Path, odd: str, place: int
+) -> None:
+    nn = pytest.importorskip("torch").nn
+
+    def mean_square(output: Any, target: Any) -> Any:
+        if output.shape != target.shape:
+            raise ValueError(f"{tuple(output.shape)} and {tuple(target.shape)}")
+        return nn.functional.mse_loss(output, target)
+
+    def train_data(client: Client) -> Any:
+        x, y = points(client.index + 1)
+        return ODD[odd][0](x, y) if client.index == place else (x, y)
+
+    ends = set()
+    for kind in ("exact", "stacked"):
+        workload = linear(train_data=train_data, loss=mean_square)
+        folder = tmp_path / kind
+        results = latecomer.run(patient(kind), workload, folder=folder)
+        assert results.summary["versions"] > 20
+        assert len(results.of(Failed)) == MOST_FAILURES
+        [(name, told)] = results.summary["failed"].items()
+        assert name == f"client-{place}"
+        assert ODD[odd][1] in told
+        ends.add(told)
+    assert len(ends) == 1
+
+
+def test_a_batch_that_cannot_be_stacked_is_the_failure_of_its_client(
+    tmp_path: Path,
+) -> None:
+    def collate(items: list[Any]) -> Any:
+        x, y = map(np.stack, zip(*items, strict=True))
+        return x, y.mean() if (y == 99).any() else y
+
+    def marked(client: Client) -> Any:
+        x, y = points(client.index + 1)
+        return pairs(x, np.full_like(y, 99.0) if client.index == 2 else y)
+
+    workload = linear(
+        train_data=marked,
+        collate=collate,
+        loss=lambda output, target: ((output - target) ** 2).mean(),
+    )
+    results = latecomer.run(patient("stacked"), workload, folder=tmp_path / "run")
+    assert results.summary["versions"] > 20
+    [(name, told)] = results.summary["failed"].items()
+    assert name == "client-2"
+    assert "no row for each of them (simulate.engine.kind: exact trains" in told
+
+
+@pytest.mark.parametrize("unable", [0, 2])
+def test_what_cannot_be_stacked_is_seen_though_the_first_data_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, unable: int
+) -> None:
+    caplog.set_level("INFO", "fedsim")
+
+    def train_data(client: Client) -> Any:
+        if client.index < unable:
+            raise OSError("no disk")
+        return pairs(*points(client.index + 1))
+
+    def no_rows(items: list[Any]) -> Any:
+        x, y = map(np.stack, zip(*items, strict=True))
+        return x, np.float32(y.mean())
+
+    workload = linear(
+        train_data=train_data,
+        collate=no_rows,
+        test_data=None,
+        loss=lambda output, target: ((output - target) ** 2).mean(),
+    )
+    results = latecomer.run(patient("stacked"), workload, folder=tmp_path / "run")
+    assert any("are trained one by one: a batch" in line for line in caplog.messages)
+    assert set(results.summary["failed"]) == {f"client-{n}" for n in range(unable)}
+
+
 def raising(error: BaseException) -> Any:
     raise error
 
@@ -126,6 +241,8 @@ def raising(error: BaseException) -> Any:
         (SystemExit(3), "SystemExit: 3"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
         (OwnError("odd"), "OwnError: odd"),
+        (GeneratorExit(), "GeneratorExit"),
+        (Mute(), "Mute: <exception str() failed>"),
     ],
 )
 def test_what_training_raises_ends_the_task_of_one_client(

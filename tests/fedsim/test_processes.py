@@ -30,7 +30,7 @@ from fedrun.data import digits
 from fedrun.results import Results
 from fedsim.stacked.compute import Computed, Task
 from fedsim.stacked.stack import Stack
-from fedsim.stacked.worker import Reply, Share, portable
+from fedsim.stacked.worker import Reply, Share, Trial, portable
 from fedsim.stacked.worker_pool import LinkLostError, WorkerPool, dealt_out
 from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told
 
@@ -43,6 +43,7 @@ from fedtorch import TorchWorkload  # noqa: E402
 ROOT = Path(__file__).parents[2]
 SOME = ("fed_avg", "momentum", "decay", "top_k", "fates", "availability")
 SHARED = digits("train")
+TRIED = 2  # samples of the gradient that is tried before a run
 
 
 def small() -> nn.Module:
@@ -191,7 +192,7 @@ def falls_into(path: Path) -> bool:
 
 def trapped(out: Any, y: Any, folder: Path = Path()) -> Any:
     float(out.detach().sum())  # where it is traced, it ends here
-    if falls_into(folder / "kills once"):
+    if len(y) > TRIED and falls_into(folder / "kills once"):
         with suppress(FileNotFoundError):  # another one was here first
             (folder / "kills once").unlink()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -260,6 +261,38 @@ def test_a_client_that_ends_its_process_ends_its_own_task_alone(desk: Path) -> N
     assert "has ended with status 7" in told_
 
 
+def wide_or_narrow(client: Any) -> Any:
+    """Rows of shared arrays; of client ``place``, copies of fewer columns."""
+    subset = by_index(client)
+    if client.index != int(client.args["place"]):
+        return subset
+    x, y = subset
+    return x[:, :60], y
+
+
+ODD_FORM = TorchWorkload(
+    model=small, loss=nn.CrossEntropyLoss(), train_data=wide_or_narrow
+)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("place", [0, 2])
+def test_data_of_another_form_fail_alone_and_the_rest_is_as_without_processes(
+    desk: Path, place: int
+) -> None:
+    more = {"algorithm": {"kind": "fed_avg", "buffer": 4}, "stop": {"versions": 3}}
+    args = {"clients": 6, "args": {"place": place}}
+    hurt, one = (
+        simulated(desk / name, ODD_FORM, engine=engine, simulate=args, **more)
+        for name, engine in (("two", TWO), ("one", {}))
+    )
+    assert hurt.summary["versions"] == 3
+    assert told(hurt) == told(one)
+    [(name, told_)] = hurt.summary["failed"].items()
+    assert name == f"client-{place}"
+    assert "60 and 64x8" in told_
+
+
 @pytest.mark.processes
 def test_the_users_error_comes_back_with_its_traceback(desk: Path) -> None:
     set_trap(Path("raises"))
@@ -297,6 +330,83 @@ def test_an_interrupted_run_goes_on_to_the_last_bit(tmp_path: Path) -> None:
     assert digests(parts) == digests(whole)
 
 
+ENDS = """
+import os
+import signal
+import sys
+
+import numpy as np
+from torch import nn
+from fedtorch import TorchWorkload
+
+ODD = 0
+
+
+class Points:
+    def __init__(self, which):
+        self.which = which
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, row):
+        if self.which == ODD:
+            {end}
+        rng = np.random.default_rng((self.which, row))
+        return rng.standard_normal(4).astype(np.float32), row % 3
+
+
+workload = TorchWorkload(
+    model=lambda: nn.Linear(4, 3),
+    loss=nn.CrossEntropyLoss(),
+    train_data=lambda client: Points(client.index),
+    num_workers={workers},
+)
+"""
+FEW = """
+app: ends.py:workload
+algorithm: {kind: fed_buff, buffer: 2}
+stop: {versions: 30}
+simulate: {clients: 4, engine: {processes: 2}}
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("end", "workers", "status"),
+    [
+        ("os._exit(3)", 0, 3),
+        ("os._exit(3)", 1, 3),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 0, -9),
+    ],
+)
+def test_data_that_end_the_process_that_reads_them_are_a_failed_task(
+    tmp_path: Path, end: str, workers: int, status: int
+) -> None:
+    (tmp_path / "ends.py").write_text(ENDS.format(end=end, workers=workers))
+    (tmp_path / "fed.yaml").write_text(FEW)
+    done = subprocess.run(
+        [sys.executable, "-m", "fedsim", "run", "fed.yaml", "--no-report", "-o", "r"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "protos")]),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    results = Results(tmp_path / "r")
+    assert results.summary["versions"] == 30
+    [(name, told_)] = results.summary["failed"].items()
+    assert name == "client-0"
+    assert f"has ended with status {status}" in told_
+    assert "client-0: its trial before the run has failed: process " in done.stderr
+    assert "client-0: training ended its process" in done.stderr
+
+
 # ------------------------------------------------------------------------- other ends
 
 APP = """
@@ -308,7 +418,7 @@ from fedtorch import TorchWorkload
 
 def loss(out, y):
     float(out.detach().sum())
-    if parent_process():
+    if parent_process() and len(y) > 2:  # not in the trial before the run
         Path("begun").touch()
     return nn.functional.cross_entropy(out, y)
 
@@ -454,7 +564,8 @@ class Fake:
     most: int = 8  # tasks of a share that a worker outlives
     shares: Sequence[Share] = ()
 
-    def send(self, share: Share) -> None:
+    def send(self, share: Share | Trial) -> None:
+        assert isinstance(share, Share)
         self.share = share
         Fake.shares = [*Fake.shares, share]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.errors import ConfigError, NotStackableError
-from fedcore.pool import Pool
+from fedcore.pool import Part, Pool
 from fedcore.samples import ArraySamples, is_in_memory
 from fedcore.training import initial_model
 from fedcore.typing import Indices, Vector
@@ -98,7 +98,7 @@ def problem_of(
             f"{app}: the study is for models of weights alone; this one has batch "
             "statistics or tensors that stay on clients"
         )
-    pool, rows_n = _pooled(config, workload)
+    part, rows_n = _pooled(config, workload)
     with user_code("evaluation"):
         first, _ = flat.evaluate(initial_model(flat, config.seed), test_data)
     metric = goal.named(list(first))
@@ -114,7 +114,7 @@ def problem_of(
             stacked,
             initial_model(flat, seed),
             len(rows_n),
-            lambda chosen: pool.batch(rows_n[chosen]),
+            lambda chosen: part.batch(rows_n[chosen]),
             quality,
             sign * goal.value,
         )
@@ -122,7 +122,7 @@ def problem_of(
     return problem, metric
 
 
-def _pooled(config: FederationConfig, workload: Workload) -> tuple[Pool, Indices]:
+def _pooled(config: FederationConfig, workload: Workload) -> tuple[Part, Indices]:
     """All clients' samples, and where they lie."""
     pool, population = Pool(counts_labels=False), Population(config.simulate, 0)
     for who in range(population.count):
@@ -134,4 +134,4 @@ def _pooled(config: FederationConfig, workload: Workload) -> tuple[Pool, Indices
                 samples = ArraySamples(*samples.batch(np.arange(len(samples))))
             pool.add(who, samples)
     parts = [pool.rows_of(who) for who in range(population.count)]
-    return pool, np.concatenate(parts)
+    return pool.whole, np.concatenate(parts)
