@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from textwrap import dedent
 from typing import Annotated, Any, ClassVar, Protocol, get_args
 
@@ -57,9 +56,9 @@ class Config(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _looks_like_it(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuses what pydantic would convert: true to 1, and nothing to a folder."""
-        if isinstance(value, bool | str | list | dict):
+    def _is_no_truth_value(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuses truth values where there are numbers; pydantic would take 0 or 1."""
+        if isinstance(value, bool | list | dict):
             assert info.field_name is not None
             annotation: Any = cls.model_fields[info.field_name].annotation
             types = _types(annotation)
@@ -67,8 +66,6 @@ class Config(BaseModel):
             if numbers and not types & {bool, Any, object} and _has_bool(value):
                 kind = "number" if float in numbers else "integer"
                 raise PydanticCustomError("number", f"Input should be a valid {kind}")
-            if value == "" and Path in types and str not in types:
-                raise PydanticCustomError("path", "Input should be a path")
         return value
 
 

@@ -24,8 +24,9 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._holds = 0
-        self.came = 0
-        """The signal that is delayed; 0: none."""
+        self.came = False
+        """Whether an interrupt is delayed."""
+        self._number = 0  # of its signal
         self._before: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._patience: threading.Timer | None = None
 
@@ -58,12 +59,12 @@ class Interrupts:
         finally:
             self._holds -= 1
         if self.came and not self._holds:
-            number, self.came = self.came, 0
-            self._hear(number, None)
+            self.came = False
+            self._hear(self._number, None)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if self._holds and not self.came:
-            self.came = number
+            self.came, self._number = True, number
             self._patience = threading.Timer(_PATIENCE, _say_what_it_waits_for)
             self._patience.daemon = True
             self._patience.start()

@@ -11,16 +11,17 @@ from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsCon
 from fedcore.hosts import is_loopback
 from fedcore.recipes import AnyRecipe, Latecomer
 from fedrun.config.simulate import SimulateConfig
+from fedrun.config.values import AnyPath
 
 
 class TLSConfig(Config):
     """Certificates, from files in PEM format."""
 
-    certificate: Path
+    certificate: AnyPath
     """The server's certificate chain."""
-    key: Path
+    key: AnyPath
     """The server's private key."""
-    client_ca: Path | None = None
+    client_ca: AnyPath | None = None
     """The authority whose certificates clients must show; the name in one is theirs."""
     share_certificates: bool = False
     """Let several clients show one certificate, and choose their names themselves."""
@@ -40,7 +41,7 @@ class ServerConfig(Config):
 
     listen: str = "127.0.0.1:8443"
     """HOST:PORT; port 0 takes a free one."""
-    journal: Path = Path("runs/latecomer")
+    journal: AnyPath = Path("runs/latecomer")
     """The folder of the run."""
     web: str | None = None
     """HOST:PORT of an HTTP port with ``/healthz``, ``/readyz`` and ``/metrics``. It
@@ -118,7 +119,7 @@ class ServerConfig(Config):
 class MethodsConfig(Config):
     """A file of methods; a path alone is one as well."""
 
-    file: Path
+    file: AnyPath
     """The file, a module of Python."""
     digest: str = ""
     """The first 16 digits of its SHA-256. If it is given, no other file is imported."""
@@ -132,7 +133,7 @@ class FederationConfig(Config):
     methods: tuple[MethodsConfig, ...] = ()
     """Files of methods of your own, which the algorithm names by their kinds; the
     server imports them."""
-    model: Path = Path("model.safetensors")
+    model: AnyPath = Path("model.safetensors")
     """The file of version 0; it is made from the app if it is missing."""
     seed: int = Field(default=0, ge=0, lt=2**64)
     """The seed of all randomness of the run."""

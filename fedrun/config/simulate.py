@@ -1,7 +1,6 @@
 """The section ``simulate``: a population of simulated clients."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -15,7 +14,7 @@ from fedcore.distributions import (
 )
 from fedcore.text import brief
 from fedrun.config.engine import EngineConfig
-from fedrun.config.values import map_values
+from fedrun.config.values import AnyPath, map_values
 
 Share = Annotated[float, Field(ge=0, lt=1)]  # at 1 nothing would ever arrive
 Change = Callable[[DistributionConfig], DistributionConfig]
@@ -90,7 +89,7 @@ class AvailabilityConfig(Config):
     """diurnal: clients of a zone begin their day within this share of a day."""
     attendance: Annotated[float, Field(ge=0.001, le=1)] = 1.0
     """diurnal: the share of days on which a client is available at all."""
-    file: Path | None = None
+    file: AnyPath | None = None
     """trace: the CSV, whose clients are used in turn; by default simulate.trace."""
     repeat: bool = False
     """trace: begin again at its end; otherwise all clients leave for good there."""
@@ -220,11 +219,11 @@ class SimulateConfig(Config):
     """How long a lost client stays away, in units of away_seconds."""
     away_seconds: Duration = 30.0
     """Seconds that a lost client stays away."""
-    trace: Path | None = None
+    trace: AnyPath | None = None
     """A CSV file with each client's speed, link and times of availability."""
     args: Mapping[str, Word] = Field(default_factory=dict)
     """What each client gets as client.args, as from fedclient join --data."""
-    arrivals: Path | None = None
+    arrivals: AnyPath | None = None
     """The folder of a run whose recorded order of arrival replaces all these fields."""
     without: tuple[Word, ...] = ()
     """Clients of the recorded run that are left out, by name; their places in the

@@ -1,11 +1,24 @@
-"""Changes values of a config at any depth."""
+"""Paths in a config, and changes of values at any depth."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
 
 from fedcore.config import Config
 
 Section = TypeVar("Section", bound=Config)
+
+
+def _named(given: Any) -> Any:
+    if given == "":  # pydantic would take the working folder
+        raise PydanticCustomError("path_type", "Input should be a path")
+    return given
+
+
+AnyPath = Annotated[Path, BeforeValidator(_named)]
 
 
 def map_values(section: Section, change: Callable[[Any], Any]) -> Section:

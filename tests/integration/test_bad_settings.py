@@ -432,8 +432,8 @@ def test_a_config_that_is_not_there_is_named(
         ),
         (
             "simulate.dropout.kind=by_labels",
-            "simulate.dropout.kind=by_labels: simulate.dropout: by_labels needs labels, "
-            "such as [0, 1]",
+            "simulate.dropout.kind=by_labels: simulate.dropout: by_labels needs "
+            "labels, such as [0, 1]",
         ),
         ("sed.x=1", f"sed.x=1: sed: unknown key; did you mean 'seed'?; allowed: {TOP}"),
         ("stop.versions=yes", "stop.versions=yes: should be a valid integer, got True"),
