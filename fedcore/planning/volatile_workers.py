@@ -249,8 +249,8 @@ def all_plans(
 def cheapest(plans: Iterable[Plan], question: Question) -> Plan | None:
     """The cheapest plan within the deadline and the budget; the latest of equal ones.
 
-    That one has the fewest workers, and what is lost where many share the work is not in
-    the model of the error. Where only a budget is given, the soonest plan.
+    That one has the fewest workers, and the model of the error does not know what is
+    lost where many share the work. Where only a budget is given, the soonest plan.
     """
     return next(iter(question.ordered(plans)), None)
 
