@@ -54,12 +54,12 @@ class FlatHuggingFace(FlatModule):
         self._known = {*inspect.signature(base.forward).parameters}
         self._predicts_next = LABELS in self._known and _is_causal(base)
 
-    def _outputs(self, x: Any) -> Any:
+    def _outputs(self, x: Any, module: nn.Module) -> Any:
         """Returns the model's outputs for a batch; it is given what it knows."""
         known = {name: part for name, part in x.items() if name in self._known}
         if LABELS not in known and self._predicts_next:
             known[LABELS] = _own_labels(known)
-        return self._module(**{n: to_targets(part) for n, part in known.items()})
+        return module(**{n: to_targets(part) for n, part in known.items()})
 
     def stacked(self, device: str = "cpu") -> StackedModel:
         """Refuses: such models are trained one by one."""
@@ -77,7 +77,10 @@ class FlatHuggingFace(FlatModule):
         def outputs() -> Iterator[tuple[Any, Any]]:
             rows = evaluation_batches(len(samples), self._rows)
             for x, y in read([(samples, each) for each in rows]):
-                output, targets = self._outputs(self._there(x)), to_targets(y)
+                output, targets = (
+                    self._outputs(self._there(x), self._module),
+                    to_targets(y),
+                )
                 count = _labels_in(targets, shifted=self._predicts_next)
                 if count:  # the mean over no labels is no number
                     sums[:] += float(loss_of(output, targets)) * count, count
