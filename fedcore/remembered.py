@@ -24,7 +24,7 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from enum import Enum
 from functools import partial, singledispatch
@@ -327,7 +327,8 @@ class Memory:
         # An evaluation may change it before the first step.
         self._first = held if self.is_needed else []
         self._copies = self._copied(values) if self.is_needed else None
-        self._done = 0
+        self._done, self._evaluations = 0, 0
+        self._is_changed_by_evaluations = False
         self._refused: WorkloadError | None = None
 
     def begin(
@@ -352,6 +353,26 @@ class Memory:
             raise self._refused
         before = self._all_held() if self._done else self._first
         return Look(self, before, draws)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[Any]:
+        """Lends the first object for an evaluation, a copy if evaluations change it.
+
+        So each evaluation is the first one, and no step knows of it.
+        """
+        self._evaluations += 1
+        objects = None
+        if self._is_changed_by_evaluations or (
+            self.is_needed and is_looked_at(self._evaluations)
+        ):
+            objects = self._fresh()
+        if objects is None:
+            yield self._parts[0].value
+            return
+        before = self._held(objects[0])
+        yield objects[0]
+        if _changed(before, self._held(objects[0])):
+            self._is_changed_by_evaluations = True
 
     def _copied(self, values: Sequence[Any]) -> list[Any] | None:
         """Copies of objects as they are; None if they cannot be copied."""

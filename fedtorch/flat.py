@@ -5,7 +5,8 @@ an optimiser step is one array operation and nothing is copied. Neither torch.op
 nor torch.func is imported: each brings torch._dynamo, 1.1 s and 70 MB.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from operator import itemgetter
 from typing import Any
@@ -312,18 +313,28 @@ class FlatModule:
         self, w_D: Vector, data: Any, local_L: Vector | None = None
     ) -> tuple[Metrics, int]:
         """Returns the loss and the user's metrics over a whole data set."""
-        self._module.eval()
-        self._take(w_D, self.local_L if local_L is None else local_L)
         samples = self._samples(data, "the evaluation data")
-        outputs = (
-            (across(self._outputs(self._there(x), self._module), CPU), to_targets(y))
-            for x, y in evaluation_data(samples)
-        )
         metrics = {"loss": Mean(self._loss), **named(self._metrics)}
-        with torch.no_grad():
+        with self._evaluating(w_D, local_L) as module, torch.no_grad():
+            outputs = (
+                (across(self._outputs(self._there(x), module), CPU), to_targets(y))
+                for x, y in evaluation_data(samples)
+            )
             found = measured(metrics, outputs, join_tensors), len(samples)
         self.free()
         return found
+
+    @contextmanager
+    def _evaluating(
+        self, w_D: Vector, local_L: Vector | None = None
+    ) -> Iterator[nn.Module]:
+        """Lends the module with these values, or a copy of it, for an evaluation."""
+        self._module.eval()
+        self._take(w_D, self.local_L if local_L is None else local_L)
+        with self._memory.evaluating() as module:
+            if module is not self._module:
+                self._whole.load_buffers(module.eval())
+            yield module
 
     def write(self, w_D: Vector) -> str:
         """Returns what the user's function has the module write; empty without one."""

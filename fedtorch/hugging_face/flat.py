@@ -69,16 +69,14 @@ class FlatHuggingFace(FlatModule):
         self, w_D: Vector, data: Any, local_L: Vector | None = None
     ) -> tuple[Metrics, int]:
         """Returns the loss over all labels of a data set, and the user's metrics."""
-        self._module.eval()
-        self._take(w_D, self.local_L if local_L is None else local_L)
         samples = self._samples(data, "the evaluation data")
         sums = np.zeros(2)  # of losses, and of the labels behind them
 
-        def outputs() -> Iterator[tuple[Any, Any]]:
+        def outputs(module: nn.Module) -> Iterator[tuple[Any, Any]]:
             rows = evaluation_batches(len(samples), self._rows)
             for x, y in read([(samples, each) for each in rows]):
                 output, targets = (
-                    self._outputs(self._there(x), self._module),
+                    self._outputs(self._there(x), module),
                     to_targets(y),
                 )
                 count = _labels_in(targets, shifted=self._predicts_next)
@@ -87,12 +85,12 @@ class FlatHuggingFace(FlatModule):
                 if self._metrics is not None:
                     yield across(output["logits"], CPU), targets
 
-        with torch.no_grad():
+        with self._evaluating(w_D, local_L) as module, torch.no_grad():
             if self._metrics is None:
-                all(False for _ in outputs())
+                all(False for _ in outputs(module))
                 values = {}
             else:
-                values = measured(named(self._metrics), outputs(), join_tensors)
+                values = measured(named(self._metrics), outputs(module), join_tensors)
         loss = float(sums[0] / sums[1]) if sums[1] else math.nan
         return {"loss": loss, **values}, len(samples)
 

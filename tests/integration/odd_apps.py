@@ -281,6 +281,12 @@ def made_in_forward(self: Any, y: Any) -> Any:
     return y * self.own
 
 
+def evaluated(self: Any, y: Any) -> Any:
+    """Counts evaluations: each is its first."""
+    self.own += not self.training
+    return y * (1 + self.own)
+
+
 def cached(self: Any, y: Any) -> Any:
     """Fills a table by the length of a batch, and shows its last output."""
     if len(y) not in self.own:
@@ -444,6 +450,7 @@ TORCH = {
             ),
         )
     },
+    "a module that counts its evaluations": Odd(remembering(lambda: 0, evaluated)),
     "a module that fills a table": Odd(remembering(dict, cached)),
     "frozen parameters": Odd(
         torch_app(net(lambda self, x: self.layer(x) * self.f, f=FROZEN))
