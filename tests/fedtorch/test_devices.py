@@ -16,7 +16,7 @@ from fedtorch import flat, whole
 from fedtorch.devices import find_device
 from fedtorch.tensors import across
 from tests.fedcore.workloads import line
-from tests.fedtorch.modules import X, Y, metrics, with_dropout, workload
+from tests.fedtorch.modules import X, Y, with_dropout, workload
 
 absent = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA GPU")
 KEY = Key.root(3)
