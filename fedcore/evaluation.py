@@ -156,7 +156,8 @@ def _fresh(function: Function) -> Function:
     What it remembers, a function in its closure, would depend on who evaluates. One
     that cannot be copied is used as it is.
     """
-    return copied(function)
+    fresh: Function = copied(function)
+    return fresh
 
 
 def _checked(name: str, function: Function) -> Function:
