@@ -7,14 +7,12 @@ one batch after the other, and no outputs are kept for it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import deepcopy
-from functools import partial
-from inspect import isroutine
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from fedcore.errors import WorkloadError
+from fedcore.remembered import copied
 from fedcore.text import wrong_metrics
 from fedcore.typing import Indices
 
@@ -153,17 +151,13 @@ def _sorted(
 
 
 def _fresh(function: Function) -> Function:
-    """A copy of an object that is called, so that each evaluation is its first.
+    """A copy of what is called, so that each evaluation is its first.
 
-    What it remembers would depend on who evaluates. One that cannot be copied is used
-    as it is.
+    What it remembers, a function in its closure, would depend on who evaluates. One
+    that cannot be copied is used as it is.
     """
-    if isroutine(function) or isinstance(function, partial):
-        return function
-    try:
-        return deepcopy(function)
-    except Exception:  # noqa: BLE001 -- copying an object of the user's
-        return function
+    fresh: Function = copied(function)
+    return fresh
 
 
 def _checked(name: str, function: Function) -> Function:

@@ -7,6 +7,7 @@ a replay. Streams that a peer has to reproduce (the support of ``random_k``) use
 """
 
 import hashlib
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,6 +31,16 @@ _AHEAD = 128  # words that are drawn at once where nobody knows how many are nee
 _CHUNK = 1 << 14  # words; two arrays of them fit a core's L2 cache
 
 Words = npt.NDArray[np.uint64]
+
+
+def seed_global(key: "Key") -> None:
+    """Seeds the global generators of Python and NumPy, from which user code may draw.
+
+    The platform itself draws from keys alone.
+    """
+    seed = key.seed()
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: TID251, NPY002 -- user code may draw from it
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ def wrong_metrics(names: Collection[str]) -> str:
             return (
                 f"a metric's name of {len(name)} characters, the limit is {LONG_METRIC}"
             )
+        if not name.strip():
+            return f"a metric's name is {name!r}; expected printable text"
         if not is_printable(name):
             return f"a metric's name must be printable text, got {name!a}"
     return ""

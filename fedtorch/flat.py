@@ -5,7 +5,8 @@ an optimiser step is one array operation and nothing is copied. Neither torch.op
 nor torch.func is imported: each brings torch._dynamo, 1.1 s and 70 MB.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from operator import itemgetter
 from typing import Any
@@ -20,19 +21,20 @@ from fedcore.memory import LARGE, give_back
 from fedcore.metrics import Mean
 from fedcore.model import Metrics, StackedModel, Weighted
 from fedcore.params import Rest
-from fedcore.rng import Key
+from fedcore.remembered import Look, Restore, global_draws
+from fedcore.rng import Key, seed_global
 from fedcore.samples import Samples, evaluation_data
 from fedcore.typing import Vector
 from fedcore.user_code import user_code
 from fedtorch.in_double import InDouble
 from fedtorch.layout import Buffers, layout
-from fedtorch.loss_state import LossState
 from fedtorch.modules import check_module, limit_threads
 from fedtorch.raised import needing_batches
+from fedtorch.remembered import draws_on, memory_of
 from fedtorch.tensors import CPU, across, join_tensors, mapped
 from fedtorch.tensors import to_targets as to_targets
 from fedtorch.tensors import to_tensor as to_tensor
-from fedtorch.whole import Beside, WholeModel, flat_of
+from fedtorch.whole import Beside, WholeModel, flat_of, to_training
 
 PART = 4 << 20  # values that are subtracted at a time
 Loss = Callable[[Any, Any], torch.Tensor]
@@ -74,7 +76,7 @@ class FlatModule:
         self.room_D: Vector | None = self._w
         self.free()
         self._loss_there = moved(loss, device)
-        self._loss_state = LossState(self._loss_there)
+        self._memory = memory_of(module, self._loss_there)
         limit_threads(module)
 
     def _build(self) -> nn.Module:
@@ -82,9 +84,14 @@ class FlatModule:
             return self._make()
 
     def _drawn(self, key: Key) -> nn.Module:
+        restore = global_draws()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(key.seed())
-            return self._build().to(CPU)
+            seed_global(key)
+            try:
+                return self._build().to(CPU)
+            finally:
+                restore()
 
     def initial(self, key: Key) -> Vector:
         """Returns the weights that the module's initialisation draws for a key."""
@@ -121,7 +128,8 @@ class FlatModule:
         return self._whole.rest()
 
     def seed(self, key: Key) -> None:
-        """Seeds dropout and the like for one task."""
+        """Seeds dropout, and all global generators, for one task."""
+        seed_global(key)
         if self._device == CPU:
             torch.default_generator.manual_seed(key.seed())  # of the CPU alone
         else:
@@ -133,13 +141,54 @@ class FlatModule:
         The gradient's array is valid until the next call.
 
         Raises:
-            ModelError: a buffer or the loss changes, of which nobody else would know.
+            ModelError: a buffer changes, or the model or the loss remembers something
+                else, of which nobody else would know.
         """
-        self._loss_state.begin()
+        return self._gradient_of(w_D, x, y, self._begin())
+
+    def looked_at(self, w_D: Vector, x: Any, y: Any) -> None:
+        """Computes a gradient, and looks whether the user's objects remember it.
+
+        Raises:
+            ModelError: they do.
+        """
+        self._gradient_of(w_D, x, y, self._begin(always=True))
+
+    def _gradient_of(
+        self, w_D: Vector, x: Any, y: Any, look: Look | None
+    ) -> tuple[float, Vector]:
         loss = self.loss(w_D, x, y)
         loss.backward()  # type: ignore[no-untyped-call]
-        self._loss_state.end()
-        return loss.item(), self._gradient_here()
+        value = loss.item()
+        self._end(look, value, x, y)
+        return value, self._gradient_here()
+
+    def _begin(self, *, always: bool = False) -> Look | None:
+        """Takes note of what user code holds, before some of the steps."""
+        look = self._memory.begin(self._draws, always=always)
+        if look is not None:
+            self._whole.check_again()
+        return look
+
+    def _draws(self) -> Restore:
+        return draws_on(self._device)
+
+    def _end(self, look: Look | None, value: float, x: Any, y: Any) -> None:
+        """Checks, after a step that is looked at, what has changed."""
+        if look is None:
+            return
+
+        def again(objects: Any, is_other: bool) -> float:
+            module, loss = objects
+            to_training(module, self._layout.fixed)
+            self._whole.load_buffers(module)
+            inputs, targets = self._there(x), across(to_targets(y), self._device)
+            if is_other:
+                inputs, targets = mapped(inputs, other), mapped(targets, other)
+            found: torch.Tensor = loss(self._outputs(inputs, module), targets)
+            return found.item()
+
+        look.end(value, again)
 
     def loss(self, w_D: Vector, x: Any, y: Any) -> torch.Tensor:
         """Returns the mean loss over a batch in training, with the graph behind it."""
@@ -171,6 +220,7 @@ class FlatModule:
         Raises:
             ModelError: the output is not one tensor with a row for each sample.
         """
+        look = self._begin()
         output, targets = self._forward(w_D, x, y)
         count = len(weights_B)
         if not isinstance(output, torch.Tensor) or output.shape[:1] != (count,):
@@ -187,6 +237,7 @@ class FlatModule:
         )
         norms = torch.linalg.vector_norm(g_B.reshape(count, -1), dim=1) * count
         mean = loss.item()
+        self._end(look, mean, x, y)
         if (weights_B != 1).any():
             mean = self._mean_loss(output.detach(), targets, weights_B)
         return Weighted(mean, self._gradient_here(), norms.cpu().numpy())
@@ -210,11 +261,11 @@ class FlatModule:
         self._g_D.zero_()
         targets = across(to_targets(y), self._device)
         with needing_batches(self._module):
-            return self._outputs(self._there(x)), targets
+            return self._outputs(self._there(x), self._module), targets
 
-    def _outputs(self, x: Any) -> Any:
-        """Returns what the module makes of a batch that lies on its device."""
-        return self._module(x)
+    def _outputs(self, x: Any, module: nn.Module) -> Any:
+        """Returns what a module makes of a batch that lies on its device."""
+        return module(x)
 
     def _gradient_here(self) -> Vector:
         """Returns the gradient after ``backward``, valid until the next call."""
@@ -253,6 +304,7 @@ class FlatModule:
             self._loss,
             self.gradient,
             device,
+            look=self.looked_at if self._memory.is_needed else None,
             fixed=self._layout.fixed,
             local_L=self.local_L,
         )
@@ -261,18 +313,28 @@ class FlatModule:
         self, w_D: Vector, data: Any, local_L: Vector | None = None
     ) -> tuple[Metrics, int]:
         """Returns the loss and the user's metrics over a whole data set."""
-        self._module.eval()
-        self._take(w_D, self.local_L if local_L is None else local_L)
         samples = self._samples(data, "the evaluation data")
-        outputs = (
-            (across(self._outputs(self._there(x)), CPU), to_targets(y))
-            for x, y in evaluation_data(samples)
-        )
         metrics = {"loss": Mean(self._loss), **named(self._metrics)}
-        with torch.no_grad():
+        with self._evaluating(w_D, local_L) as module, torch.no_grad():
+            outputs = (
+                (across(self._outputs(self._there(x), module), CPU), to_targets(y))
+                for x, y in evaluation_data(samples)
+            )
             found = measured(metrics, outputs, join_tensors), len(samples)
         self.free()
         return found
+
+    @contextmanager
+    def _evaluating(
+        self, w_D: Vector, local_L: Vector | None = None
+    ) -> Iterator[nn.Module]:
+        """Lends the module with these values, or a copy of it, for an evaluation."""
+        self._module.eval()
+        self._take(w_D, self.local_L if local_L is None else local_L)
+        with self._memory.evaluating() as module:
+            if module is not self._module:
+                self._whole.load_buffers(module.eval())
+            yield module
 
     def write(self, w_D: Vector) -> str:
         """Returns what the user's function has the module write; empty without one."""
@@ -282,6 +344,13 @@ class FlatModule:
         self._take(w_D, self.local_L)
         with torch.no_grad():
             return str(self._write(self._module))
+
+
+def other(values: torch.Tensor) -> torch.Tensor:
+    """Returns other values of the same shape and kind, in their range if whole."""
+    if not isinstance(values, torch.Tensor) or not values.dim():
+        return values
+    return values * 0.5 + 1 if values.is_floating_point() else values.flip(0)
 
 
 def moved(loss: Loss, device: torch.device) -> Loss:

@@ -79,15 +79,16 @@ class WholeModel:
         """Lets the module train; layers with frozen statistics use them as they are."""
         to_training(self.module, self._layout.fixed)
 
-    def load_buffers(self) -> None:
-        """Copies the buffers from the vector into the module."""
+    def load_buffers(self, module: nn.Module | None = None) -> None:
+        """Copies the buffers from the vector into the module, or into a copy of it."""
         if not self._buffers:
             return
         w_D = self.w_D
         if self._spec.moments:
             w_D = w_D.clone()
             in_variances(w_D, self._spec.moments)
-        for spec, buffer in self._buffers:
+        for spec, own in self._buffers:
+            buffer = own if module is None else module.get_buffer(spec.name)
             values = w_D[spec.slice].view(spec.shape)
             buffer.copy_(values if buffer.is_floating_point() else values.round())
 
@@ -102,6 +103,10 @@ class WholeModel:
         in_moments(self.g_D, self._spec.moments)
         if not self._is_checked:
             self._check()
+
+    def check_again(self) -> None:
+        """Has the next step checked for frozen buffers that change."""
+        self._is_checked = False
 
     def _check(self) -> None:
         tensors = _tensors(self.module)

@@ -1,5 +1,6 @@
 """Workloads of functions that take and return named arrays."""
 
+from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
 from typing import Any
 
@@ -9,7 +10,8 @@ from fedcore.errors import NotStackableError, WorkloadError
 from fedcore.evaluation import MetricsOf, measured, number, numbers
 from fedcore.model import FlatModel, Metrics, StackedModel
 from fedcore.params import NO_REST, ParamSpec, Rest, Tensors
-from fedcore.rng import Key
+from fedcore.remembered import Memory, Part, global_draws
+from fedcore.rng import Key, seed_global
 from fedcore.samples import (
     Collate,
     Samples,
@@ -85,6 +87,8 @@ class NamedModel:
         self.spec = ParamSpec.of(self._drawn(np.random.default_rng(0)))
         self.local_L: Vector | None = None
         self.advice = ""
+        remedy = "make it one of the arrays"
+        self._memory = Memory([Part("gradient", gradient, "what it remembers", remedy)])
 
     def _drawn(self, rng: np.random.Generator) -> Tensors:
         with user_code("initial"):
@@ -99,11 +103,33 @@ class NamedModel:
         return NO_REST
 
     def seed(self, key: Key) -> None:
-        """Does nothing: named functions draw nothing of their own."""
+        """Seeds the global generators of Python and NumPy, for one task."""
+        seed_global(key)
 
     def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
-        """The mean loss over a batch, and its gradient (D,)."""
-        found = self._gradient(self.spec.unflatten(w_D), x, y)
+        """The mean loss over a batch, and its gradient (D,).
+
+        Raises:
+            WorkloadError: the function remembers something, or returns something else.
+        """
+        look = self._memory.begin(global_draws)
+        loss, g_D = self._computed(self._gradient, w_D, x, y)
+        if look is not None:
+            look.end(
+                loss, lambda parts, is_other: self._again(parts, w_D, x, y, is_other)
+            )
+        return loss, g_D
+
+    def _again(self, parts: Any, w_D: Vector, x: Any, y: Any, is_other: bool) -> float:
+        """The loss that a copy of the function has, on the batch or another one."""
+        if is_other:
+            x, y = _other(x), _other(y)
+        return self._computed(parts[0], w_D, x, y)[0]
+
+    def _computed(
+        self, gradient: Gradient, w_D: Vector, x: Any, y: Any
+    ) -> tuple[float, Vector]:
+        found = gradient(self.spec.unflatten(w_D), x, y)
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise WorkloadError(
                 f"gradient returned {described(found)}; expected (loss, gradients by "
@@ -139,3 +165,13 @@ class NamedModel:
         raise NotStackableError(
             "a workload of gradient= or train= functions sees one client at a time"
         )
+
+
+def _other(values: Any) -> Any:
+    """Other values of the same shapes; whole numbers in the same range."""
+    if isinstance(values, Mapping):
+        return {name: _other(part) for name, part in values.items()}
+    if isinstance(values, tuple):
+        return tuple(map(_other, values))
+    array = np.asarray(values)
+    return array * 0.5 + 1 if array.dtype.kind == "f" else array[::-1]

@@ -178,7 +178,7 @@ def _checked_samples(samples: Any) -> int:
         WorkloadError: it is no number, or one that no update can have.
     """
     count = number("the number of samples that train returned", samples)
-    if not 1 <= count <= MOST_COUNTED:
+    if not 1 <= count <= MOST_COUNTED or count % 1:
         raise WorkloadError(
             f"train returned {samples} samples; expected 1 to {MOST_COUNTED}"
         )

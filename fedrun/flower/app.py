@@ -1,6 +1,5 @@
 """A Flower app in this process: its ClientApp, and what its ServerApp sends first."""
 
-import random
 import sys
 from collections.abc import Mapping
 from copy import deepcopy
@@ -8,10 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from fedcore.errors import WorkloadError
-from fedcore.rng import Key
+from fedcore.rng import Key, seed_global
 from fedcore.typing import Seconds
 from fedcore.workload import Client
 from fedrun.flower import messages
@@ -194,9 +191,7 @@ class FlowerApp:
 
 def seed_all(key: Key) -> None:
     """Seeds the global generators, from which the code of a Flower app draws."""
-    seed = key.seed()
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: TID251, NPY002 -- the app may draw from it
+    seed_global(key)
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.manual_seed(seed)
+        torch.manual_seed(key.seed())

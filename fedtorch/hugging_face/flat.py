@@ -54,12 +54,12 @@ class FlatHuggingFace(FlatModule):
         self._known = {*inspect.signature(base.forward).parameters}
         self._predicts_next = LABELS in self._known and _is_causal(base)
 
-    def _outputs(self, x: Any) -> Any:
+    def _outputs(self, x: Any, module: nn.Module) -> Any:
         """Returns the model's outputs for a batch; it is given what it knows."""
         known = {name: part for name, part in x.items() if name in self._known}
         if LABELS not in known and self._predicts_next:
             known[LABELS] = _own_labels(known)
-        return self._module(**{n: to_targets(part) for n, part in known.items()})
+        return module(**{n: to_targets(part) for n, part in known.items()})
 
     def stacked(self, device: str = "cpu") -> StackedModel:
         """Refuses: such models are trained one by one."""
@@ -69,27 +69,28 @@ class FlatHuggingFace(FlatModule):
         self, w_D: Vector, data: Any, local_L: Vector | None = None
     ) -> tuple[Metrics, int]:
         """Returns the loss over all labels of a data set, and the user's metrics."""
-        self._module.eval()
-        self._take(w_D, self.local_L if local_L is None else local_L)
         samples = self._samples(data, "the evaluation data")
         sums = np.zeros(2)  # of losses, and of the labels behind them
 
-        def outputs() -> Iterator[tuple[Any, Any]]:
+        def outputs(module: nn.Module) -> Iterator[tuple[Any, Any]]:
             rows = evaluation_batches(len(samples), self._rows)
             for x, y in read([(samples, each) for each in rows]):
-                output, targets = self._outputs(self._there(x)), to_targets(y)
+                output, targets = (
+                    self._outputs(self._there(x), module),
+                    to_targets(y),
+                )
                 count = _labels_in(targets, shifted=self._predicts_next)
                 if count:  # the mean over no labels is no number
                     sums[:] += float(loss_of(output, targets)) * count, count
                 if self._metrics is not None:
                     yield across(output["logits"], CPU), targets
 
-        with torch.no_grad():
+        with self._evaluating(w_D, local_L) as module, torch.no_grad():
             if self._metrics is None:
-                all(False for _ in outputs())
+                all(False for _ in outputs(module))
                 values = {}
             else:
-                values = measured(named(self._metrics), outputs(), join_tensors)
+                values = measured(named(self._metrics), outputs(module), join_tensors)
         loss = float(sums[0] / sums[1]) if sums[1] else math.nan
         return {"loss": loss, **values}, len(samples)
 

@@ -11,14 +11,16 @@ from torch import nn
 
 from fedcore.arrays import as_numpy
 from fedcore.clients import Taken
-from fedcore.errors import NotStackableError
+from fedcore.errors import ModelError, NotStackableError
 from fedcore.model import Steps
 from fedcore.params import ParamSpec
-from fedcore.rng import Key
+from fedcore.remembered import is_looked_at
+from fedcore.rng import Key, seed_global
 from fedcore.typing import Array, Indices, Vector
 from fedcore.user_code import out_of_memory
 from fedtorch.devices import find_device
 from fedtorch.raised import place_of
+from fedtorch.remembered import draws_on
 from fedtorch.stacked.rows import Batch, Rows
 from fedtorch.stacked.vmapped import Vmapped
 from fedtorch.stacked.ways import choose, copied, copied_loss, first_sentence
@@ -31,6 +33,7 @@ GROUP, GROUP_ELSEWHERE = 4 << 20, 4 << 30  # on a CPU, and on other devices
 MOST_VIEWS = 1024  # of the parts of a stack, remembered
 CLOSE = 1e-3  # of a gradient's norm: what two orders of summation may differ by
 Gradient = Callable[[Any, Any, Any], tuple[float, Any]]
+LookAt = Callable[[Any, Any, Any], None]
 
 
 class Stacked:
@@ -44,6 +47,7 @@ class Stacked:
         one_by_one: Gradient,
         device: str = "cpu",
         *,
+        look: LookAt | None = None,
         fixed: tuple[str, ...] = (),
         local_L: Vector | None = None,
     ) -> None:
@@ -56,6 +60,8 @@ class Stacked:
             one_by_one: the gradient of one model, on the CPU; asked once at most, to
                 check a graph against it.
             device: where torch computes.
+            look: computes a step of one model, and checks that the user's code does
+                not remember it; called at some steps. None: no code is the user's.
             fixed: layers that use frozen batch statistics in training.
             local_L: the first values of what never leaves a client.
 
@@ -68,6 +74,7 @@ class Stacked:
         self._module = to_training(copied(module).to(there), fixed)
         self.buffers, self.local_L, spec = spec.in_training, local_L, spec.whole
         self._spec, self._loss, self._one_by_one = spec, loss, one_by_one
+        self._look, self._steps = look, 0
         self._group = GROUP if self._on_cpu else GROUP_ELSEWHERE
         chosen = choose(self._module, spec, loss, there)
         self._way, self._sure, self._compiled = chosen
@@ -83,7 +90,8 @@ class Stacked:
         return self._way.words + (compiled if self._compiled else "")
 
     def seed(self, key: Key) -> None:
-        """Seeds dropout and the like for one stack."""
+        """Seeds dropout and the like, and global generators, for one stack."""
+        seed_global(key)
         if self._on_cpu:
             # torch.manual_seed looks for every other device: .2 ms a call.
             torch.default_generator.manual_seed(key.seed())
@@ -107,6 +115,8 @@ class Stacked:
         if self._g_ND.shape[0] < n:
             self._g_ND = torch.empty(n, self._spec.dim, device=self._device)
             self._views.clear()
+        if self._look is not None:
+            self._look_at(w_ND, x, y, batch)
         if not self._tried:
             self._try(w_ND, x, y, batch)
         try:
@@ -122,7 +132,33 @@ class Stacked:
 
     def descend(self, steps: Steps) -> Taken | None:
         """Takes all steps in the compiled loop, if the module is a small network."""
-        return None if self._compiled is None else self._compiled.descend(steps)
+        if self._compiled is None:
+            return None
+        taken = self._compiled.descend(steps)
+        if taken is not None and self._look is not None and steps.sizes_NS[0, 0]:
+            rows = steps.rows_NSB[0, 0, : steps.sizes_NS[0, 0]]
+            x, y = (to_tensor(each)[rows] for each in (steps.x, steps.y))
+            batch = Batch(steps.sizes_NS[:1, 0], len(rows), self._device)
+            self._look_at(steps.start_ND, x[None], to_targets(y)[None], batch)
+        return taken
+
+    def _look_at(self, w_ND: Array, x: Any, y: Any, batch: Batch) -> None:
+        """Checks, at some steps, that user code does not remember one of them.
+
+        Raises:
+            ModelError: it does.
+        """
+        self._steps += 1
+        if self._look is None or not is_looked_at(self._steps):
+            return
+        restore = draws_on(self._device)
+        try:
+            self._look(*self._own_step(w_ND, x, y, batch, 0))
+        except ModelError:
+            self._steps -= 1  # so do the next ones
+            raise
+        finally:
+            restore()
 
     def _here(self, data: Any) -> Any:
         return data if self._on_cpu else across(data, self._device)
@@ -237,12 +273,18 @@ class Stacked:
 
     def _one(self, w: Array, x: Any, y: Any, batch: Batch, row: int) -> Any:
         """Returns the gradient of one model by itself."""
+        return self._one_by_one(*self._own_step(w, x, y, batch, row))
+
+    def _own_step(
+        self, w: Array, x: Any, y: Any, batch: Batch, row: int
+    ) -> tuple[Any, Any, Any]:
+        """Returns the weights and the batch of one model."""
         size = int(batch.sizes_N[row])
 
         def own(tensor: torch.Tensor) -> torch.Tensor:
             return tensor[row, :size].cpu()
 
-        return self._one_by_one(as_numpy(w[row]), mapped(x, own), mapped(y, own))
+        return as_numpy(w[row]), mapped(x, own), mapped(y, own)
 
     def _right(self, w: Array, x: Any, y: Any, batch: Batch) -> bool:
         """Whether the model with most padding has the gradient that it has alone."""

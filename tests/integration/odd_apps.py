@@ -3,7 +3,8 @@
 Inputs are four numbers and targets three classes, unless an app says otherwise.
 """
 
-from collections import namedtuple
+import random
+from collections import deque, namedtuple
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
@@ -183,6 +184,18 @@ class Calls:
         return {"calls": self.count}
 
 
+def counting_metric() -> Any:
+    """A metric that is a closure, and counts: each evaluation is its first."""
+    count = 0
+
+    def metric(output: Any, target: Any) -> dict[str, float]:
+        nonlocal count
+        count += 1
+        return {"calls": count}
+
+    return metric
+
+
 def of_every_type(output: Any, target: Any) -> dict[str, Any]:
     return {
         "tensor": torch.tensor(0.5),
@@ -216,6 +229,152 @@ def of_logits(loss: Any = functional.cross_entropy, key: Any = "logits") -> Any:
     return part
 
 
+def remembering(first: Callable[[], Any], forward: Callable[..., Any]) -> Any:
+    """An app whose module has an attribute beside its tensors, and uses it."""
+
+    class Own(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.own = first()
+
+        def forward(self, x: Any) -> Any:
+            return forward(self, self.layer(x))
+
+    return torch_app(Own)
+
+
+def adding(self: Any, y: Any) -> Any:
+    """Scales the outputs with a counter."""
+    self.own = self.own + 1
+    return y * self.own
+
+
+def appending(self: Any, y: Any) -> Any:
+    """Scales the outputs with the length of a list or deque."""
+    self.own.append(1)
+    return y * len(self.own)
+
+
+def carrying(self: Any, y: Any) -> Any:
+    """Adds the means of the call before."""
+    before, self.own = self.own, y.detach().mean(0)
+    return y + before
+
+
+def once(self: Any, y: Any) -> Any:
+    """Subtracts the means of the first batch, in all calls."""
+    if self.own is None:
+        self.own = y.detach().mean(0)
+    return y - self.own
+
+
+def late(self: Any, y: Any) -> Any:
+    """Changes from its second call on."""
+    self.own = {"new": "old"}.get(self.own, self.own + "!")
+    return y * len(self.own)
+
+
+def made_in_forward(self: Any, y: Any) -> Any:
+    """Makes a parameter when it is first needed."""
+    if self.own is None:
+        self.own = nn.Parameter(torch.ones(3))
+    return y * self.own
+
+
+def evaluated(self: Any, y: Any) -> Any:
+    """Counts evaluations: each is its first."""
+    self.own += not self.training
+    return y * (1 + self.own)
+
+
+def cached(self: Any, y: Any) -> Any:
+    """Fills a table by the length of a batch, and shows its last output."""
+    if len(y) not in self.own:
+        self.own[len(y)] = torch.ones(len(y), 1)
+    self.shown = y.detach()
+    return y * self.own[len(y)]
+
+
+class Counter:
+    """An object that counts, for a loss that holds it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def next(self) -> int:
+        self.count += 1
+        return self.count
+
+
+class Holding:
+    """A loss that is an object with something else in it."""
+
+    made: Callable[[], Any]
+
+    def __init__(self) -> None:
+        self.held = type(self).made()
+
+    def __call__(self, output: Any, target: Any) -> Any:
+        return functional.cross_entropy(output, target) * self.value()
+
+    def value(self) -> float:
+        match self.held:
+            case Counter():
+                return self.held.next()
+            case deque():
+                self.held.append(1)
+                return len(self.held)
+            case _:
+                return float(self.held.random())
+
+
+def holding(made: Callable[[], Any]) -> Any:
+    """An app whose loss holds what is made."""
+    return torch_app(loss=type("Held", (Holding,), {"made": staticmethod(made)}))
+
+
+def counting_loss() -> Any:
+    """A loss that is a function and counts in its closure."""
+    calls = 0
+
+    def loss(output: Any, target: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return functional.cross_entropy(output, target) / calls
+
+    return loss
+
+
+def with_new_loss(make_loss: Callable[[], Any]) -> Any:
+    """An app whose loss is made anew."""
+    return lambda: torch_app(loss=make_loss())()
+
+
+def drawing() -> Workload:
+    """An app that draws from global generators in its model, its loss and its data."""
+
+    class Rows:
+        def __len__(self) -> int:
+            return len(X)
+
+        def __getitem__(self, row: int) -> Any:
+            return X[row] + np.float32(np.random.rand()), Y[row]  # noqa: NPY002, TID251
+
+    def forward(self: Any, x: Any) -> Any:
+        return self.layer(x) * random.random() + torch.rand(3)
+
+    def loss(output: Any, target: Any) -> Any:
+        factor = np.random.rand()  # noqa: NPY002, TID251
+        return functional.cross_entropy(output, target) * factor
+
+    made: Workload = torch_app(
+        net(forward), loss=loss, train_data=lambda client: Rows()
+    )()
+    return made
+
+
+MODEL = "the model changes its 'own' in training"
+DRAWS = "draws random numbers from its own 'own'"
 SCALE = nn.Parameter(torch.tensor(1.5))
 FROZEN = nn.Parameter(torch.ones(3), requires_grad=False)
 TORCH = {
@@ -253,6 +412,46 @@ TORCH = {
         refused="buffer 'calls' changes in training",
         in_flower=False,
     ),
+    **{
+        f"a module with {what}": Odd(
+            remembering(first, forward), refused=refused, in_flower=False
+        )
+        for what, first, forward, refused in (
+            ("a counter", lambda: 0, adding, MODEL),
+            ("a tensor that is no buffer", lambda: torch.zeros(3), adding, MODEL),
+            ("a list", list, appending, MODEL),
+            ("a deque", lambda: deque(maxlen=50), appending, MODEL),
+            ("means of the call before", lambda: 0.0, carrying, MODEL),
+            ("means of its first batch", lambda: None, once, MODEL),
+            ("a state that changes late", lambda: "new", late, MODEL),
+            (
+                "a generator of torch",
+                torch.Generator,
+                lambda self, y: y * torch.rand(3, generator=self.own),
+                f"the model {DRAWS}",
+            ),
+            (
+                "a generator of NumPy",
+                np.random.default_rng,
+                lambda self, y: y * self.own.random(),
+                f"the model {DRAWS}",
+            ),
+            (
+                "a generator of Python",
+                random.Random,
+                lambda self, y: y * self.own.random(),
+                f"the model {DRAWS}",
+            ),
+            (
+                "a parameter that forward makes",
+                lambda: None,
+                made_in_forward,
+                "the model has a parameter 'own'",
+            ),
+        )
+    },
+    "a module that counts its evaluations": Odd(remembering(lambda: 0, evaluated)),
+    "a module that fills a table": Odd(remembering(dict, cached)),
     "frozen parameters": Odd(
         torch_app(net(lambda self, x: self.layer(x) * self.f, f=FROZEN))
     ),
@@ -358,6 +557,26 @@ TORCH = {
         refused="the loss changes its 'mean' in training",
         in_flower=False,
     ),
+    "a loss with an object that counts": Odd(
+        holding(Counter),
+        refused="the loss changes its 'held.count' in training",
+        in_flower=False,
+    ),
+    "a loss with a deque": Odd(
+        holding(deque),
+        refused="the loss changes its 'held' in training",
+        in_flower=False,
+    ),
+    "a loss with a generator": Odd(
+        holding(random.Random),
+        refused="the loss draws random numbers from its own 'held'",
+        in_flower=False,
+    ),
+    "a loss that is a function and counts": Odd(
+        with_new_loss(counting_loss),
+        refused="the loss changes its 'calls' in training",
+        in_flower=False,
+    ),
     "a loss with a parameter": Odd(
         torch_app(loss=Learning),
         refused="the loss has a parameter 'scale'",
@@ -368,6 +587,13 @@ TORCH = {
         torch_app(metrics={"share": Accuracy(), "again": Accuracy()})
     ),
     "a metric that counts": Odd(torch_app(metrics=Calls), metrics={"calls": 1}),
+    "a metric that is a closure and counts": Odd(
+        torch_app(metrics=counting_metric()), metrics={"calls": 1}, in_flower=False
+    ),
+    "a metric with an empty name": Odd(
+        torch_app(metrics=lambda output, target: {" ": 0.5}),
+        refused="a metric's name is ' '; expected printable text",
+    ),
     "no metric but the loss": Odd(torch_app(metrics=None)),
     "a metric that is no number": Odd(
         torch_app(metrics=lambda output, target: {"all": output}),
@@ -422,6 +648,18 @@ def gradient(params: Any, x: Any, y: Any) -> tuple[Any, dict[str, Any]]:
     loss = -np.log(p[np.arange(len(y)), y]).mean()
     p[np.arange(len(y)), y] -= 1
     return loss, {"w": x.T @ p / len(y), "b": p.mean(axis=0)}
+
+
+def counting_gradient() -> Any:
+    """A gradient that counts in its closure."""
+    calls: list[int] = []
+
+    def counted(params: Any, x: Any, y: Any) -> Any:
+        calls.append(1)
+        loss, slopes = gradient(params, x, y)
+        return loss, {name: each / len(calls) for name, each in slopes.items()}
+
+    return counted
 
 
 def evaluate(params: Any, x: Any, y: Any) -> dict[str, Any]:
@@ -538,6 +776,16 @@ NUMPY = {
     "a loop without samples": Odd(
         looped(samples=0),
         refused="train returned 0 samples; expected 1 to",
+        in_flower=False,
+    ),
+    "a loop with half a sample": Odd(
+        looped(samples=12.5),
+        refused="train returned 12.5 samples; expected 1 to",
+        in_flower=False,
+    ),
+    "a gradient that counts": Odd(
+        lambda: numpy_app(gradient=counting_gradient())(),
+        refused="gradient changes its 'calls' in training",
         in_flower=False,
     ),
     "a loop with half a result": Odd(

@@ -32,7 +32,7 @@ from fedrun.config import parse_config
 from fedrun.files import save_model
 from fedrun.results import Results
 from tests.flower import import_flwr
-from tests.integration.odd_apps import APPS, Odd
+from tests.integration.odd_apps import APPS, Odd, drawing
 from tests.served import Served
 
 CLIENTS = 2
@@ -174,6 +174,18 @@ def test_an_odd_app_is_the_same_in_every_engine_and_by_grpc(
     assert real.digests == exact.digests
     for other in (stacked, real):
         require_alike(other, exact, odd)
+
+
+def test_global_generators_are_seeded_for_each_task(tmp_path: Path) -> None:
+    odd = Odd(drawing)
+    first = simulated(odd, tmp_path / "first", "exact")
+    again = simulated(odd, tmp_path / "again", "exact")
+    assert not first.refused
+    assert again.digests == first.digests
+    # The clients of `served` are threads of one process, and share its generators.
+    stacked = [simulated(odd, tmp_path / each, "stacked") for each in ("one", "two")]
+    assert not stacked[0].refused
+    assert stacked[1].digests == stacked[0].digests
 
 
 def require_alike(other: Outcome, exact: Outcome, odd: Odd) -> None:
