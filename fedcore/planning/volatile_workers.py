@@ -151,9 +151,9 @@ class Question(NamedTuple):
     def ordered(self, plans: Iterable["Plan"]) -> list["Plan"]:
         """The frontier of the plans that keep the limits, from the best plan on.
 
-        The best one is the cheapest, and each other one is sooner and costs as much or
-        more. Where only a budget is given, the best one is the soonest, and each other
-        one is later and costs as much or less.
+        The best one is the cheapest, and each other one is sooner and costs more. Where
+        only a budget is given, the best one is the soonest, and each other one is later
+        and cheaper.
         """
         found = frontier(plan for plan in plans if self.keeps(plan))
         return found if self.seeks_soonest else found[::-1]
@@ -247,10 +247,9 @@ def all_plans(
 
 
 def cheapest(plans: Iterable[Plan], question: Question) -> Plan | None:
-    """The cheapest plan within the deadline and the budget; the latest of equal ones.
+    """The cheapest plan within the deadline and the budget; the soonest of equal ones.
 
-    That one has the fewest workers, and the model of the error does not know what is
-    lost where many share the work. Where only a budget is given, the soonest plan.
+    Where only a budget is given, the soonest one.
     """
     return next(iter(question.ordered(plans)), None)
 
@@ -260,12 +259,12 @@ def frontier(plans: Iterable[Plan]) -> list[Plan]:
 
     Numbers that differ by rounding alone are equal, so the processor does not choose.
     """
-    found, last, least = list[Plan](), 0.0, math.inf
+    found, least = list[Plan](), math.inf
     for plan in sorted(plans, key=_seconds_and_cost):
-        seconds, cost = _seconds_and_cost(plan)
-        if cost < least or (cost == least and seconds > last):
+        _, cost = _seconds_and_cost(plan)
+        if cost < least:
             found.append(plan)
-            last, least = seconds, cost
+            least = cost
     return found
 
 

@@ -27,7 +27,7 @@ class PlanOutcome:
     prices: PricesConfig
     ways: Sequence[Way]
     plans: Sequence[Plan]
-    """The frontier: the soonest first, each later one as cheap or cheaper."""
+    """The frontier: the soonest first, each later one cheaper."""
     check: Check | None
     """Of the recommended plan; None: no plan passed its check."""
     rival: Plan | None

@@ -29,7 +29,6 @@ MODEL = ErrorModel(0.05, 0.6, 0.9, 0.4, 1.0, 0.1, 1.0, 100)
 ROUNDS = Way("synchronous", None, MODEL, MODEL, [1.0])
 BUFFERED = Way("buffered", None, MODEL, MODEL, [1.0])
 CHEAP = Offer(0.3, 900.0, 300.0)
-ROUNDING = 1e-9
 QUESTION = Question(0.2, 1.0, deadline=600.0)
 
 
@@ -62,10 +61,10 @@ def test_the_frontier_rises_in_time_and_falls_in_cost() -> None:
     front = frontier(plans())
     assert len(front) > 1
     for sooner, later in pairwise(front):
-        assert sooner.seconds < later.seconds
-        assert sooner.cost >= later.cost * (1 - ROUNDING)
+        assert sooner.seconds <= later.seconds
+        assert sooner.cost > later.cost
     assert not any(
-        plan.seconds < edge.seconds and plan.cost < edge.cost * (1 - ROUNDING)
+        plan.seconds < edge.seconds and plan.cost < edge.cost
         for plan in plans()
         for edge in front
     )
@@ -79,9 +78,7 @@ def test_the_last_bit_does_not_choose_between_equal_plans() -> None:
         sooner = float(np.nextafter(one.seconds, bit))
         dearer = replace(one, seconds=sooner, cost=one.cost * 2)
         found = frontier([replace(late, cost=cheaper), one, dearer])
-        assert [plan.workers for plan in found] == [one.workers, late.workers]
-        same = frontier([replace(one, cost=cheaper), one])
-        assert len(same) == 1
+        assert found == [one]
 
 
 def test_cheap_preemptible_workers_are_chosen_and_dear_ones_are_not() -> None:
@@ -158,7 +155,7 @@ def test_behind_the_best_plan_each_one_is_better_in_the_other_respect(
     assert found[0] == cheapest(plans(question), question)
     assert len(found) > 3
     assert all(question.keeps(plan) for plan in found)
-    costs, times = [round(p.cost, 9) for p in found], [p.seconds for p in found]
+    costs, times = [p.cost for p in found], [p.seconds for p in found]
     rising = deadline is not None
     assert costs == sorted(costs, reverse=not rising)
     assert times == sorted(times, reverse=rising)

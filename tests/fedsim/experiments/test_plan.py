@@ -226,7 +226,7 @@ def test_behind_a_plan_that_is_late_the_cheapest_one_in_time_is_found() -> None:
     assert costs[0] == min(held)
     assert 0 < found.recommendation["preemptible"] < 4
     assert found.recommendation["on_demand"] == checks["on_demand"][0]
-    assert found.sentences()[-1].startswith("also simulated: 2 preemptible workers (")
+    assert found.sentences()[-1].startswith("also simulated: 4 preemptible workers (")
     assert any("over the same seeds" in doubt for doubt in found.doubts)
 
 
