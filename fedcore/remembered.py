@@ -5,11 +5,10 @@ something else would be another one at each client, and in a simulation one for 
 them, so it is refused. What it holds is compared before and after a step: attributes,
 what is in them, and for functions their closures and the globals that they name.
 
-A change is harmless if the last inputs alone explain it: a table by the length of a
-batch, weights computed from parameters, an output that is kept to be looked at. To tell
-those from a state, a copy from before the first step computes other inputs and then the
-same ones, with the same random draws. What has now another value depends on what came
-before.
+A change is harmless if no result depends on it: a table by the length of a batch, an
+output that is kept to be looked at, a count for a log. To tell those from a state, a
+copy from before the first step computes other inputs and then the same ones, with the
+same random draws. Another result depends on what came before.
 """
 
 import functools
@@ -68,7 +67,6 @@ class Held:
         self.known = known
         self.values: dict[str, Any] = {}
         self.generators: set[str] = set()
-        self.entries: set[str] = set()  # of dicts and sets
         self.trained: dict[str, Any] = {}  # tensors outside of the model with gradients
         self.given: dict[int, Any] = {}  # what copies hold in place of an object
         self.has_user_code = False
@@ -165,7 +163,6 @@ for _kind in (types.ModuleType, type, weakref.ref, Enum):
 def _(value: Any, name: str, held: Held, deep: int) -> None:
     for place, (key, part) in enumerate([*value.items()]):
         entry = f"{name}[{_key(key, place)}]"
-        held.entries.add(entry)
         held.values[entry] = "an entry"
         held.look(entry, part, deep)
     _look_at_subclass(value, name, held, deep)
@@ -186,7 +183,6 @@ def _(value: Any, name: str, held: Held, deep: int) -> None:
 def _(value: Any, name: str, held: Held, deep: int) -> None:
     for place, part in enumerate(value):
         entry = f"{name}[{_key(part, place)}]"
-        held.entries.add(entry)
         held.values[entry] = "an entry"
     _look_at_subclass(value, name, held, deep)
 
@@ -388,8 +384,8 @@ class Memory:
     def end(
         self,
         before: Sequence[Held],
-        result: float,
-        again: Callable[[Sequence[Any]], float],
+        result: Sequence[float],
+        again: Callable[[Sequence[Any]], Sequence[float]],
     ) -> None:
         """Compares what is held now with what was held before the step.
 
@@ -422,8 +418,8 @@ class Memory:
     def _judge(
         self,
         before: Sequence[Held],
-        result: float,
-        again: Callable[[Sequence[Any]], float],
+        result: Sequence[float],
+        again: Callable[[Sequence[Any]], Sequence[float]],
     ) -> None:
         after = self._all_held()
         for part, held in zip(self._parts, after, strict=True):
@@ -437,22 +433,24 @@ class Memory:
         changed = [_changed(old, new) for old, new in zip(before, after, strict=True)]
         if not any(changed):
             return
-        fresh, same = self._fresh(), False
-        there = [Held()] * len(after)
+        fresh, others = self._fresh(), [Held()] * len(after)
         if fresh is not None:
             try:
-                found = again(fresh)
-                is_nan = math.isnan(found) and math.isnan(result)
-                same = is_nan or math.isclose(found, result, rel_tol=CLOSE)
-                there = self._all_held(fresh)
+                if _are_same(again(fresh), result):
+                    return
+                others = self._all_held(fresh)
             except Exception:  # noqa: BLE001 -- a copy of the user's code, on other data
-                fresh = None
-        for part, names, held, other in zip(
-            self._parts, changed, after, there, strict=True
-        ):
-            for name in names:
-                if fresh is None or not same or _remembers(name, held, other):
-                    raise self._error(_sentence(part, name, held))
+                pass
+        found = [
+            (part, name, held, held.values.get(name) != other.values.get(name))
+            for part, names, held, other in zip(
+                self._parts, changed, after, others, strict=True
+            )
+            for name in names
+        ]
+        # Among harmless changes, what has another value is the likely cause.
+        part, name, held, _ = max(found, key=lambda each: each[3])
+        raise self._error(_sentence(part, name, held))
 
 
 class Look:
@@ -464,11 +462,13 @@ class Look:
         self._memory, self._before = memory, before
         self._draws, self._first = draws, draws()
 
-    def end(self, result: float, again: Callable[[Any, bool], float]) -> None:
+    def end(
+        self, result: Sequence[float], again: Callable[[Any, bool], Sequence[float]]
+    ) -> None:
         """Compares after the step.
 
         Args:
-            result: of the step, such as its loss.
+            result: of the step, such as its loss; some numbers.
             again: ``again(objects, is_other)`` computes the step with other objects in
                 place of the user's, on other inputs or on the same ones.
 
@@ -477,7 +477,7 @@ class Look:
         """
         restore = self._draws()
 
-        def twice(objects: Sequence[Any]) -> float:
+        def twice(objects: Sequence[Any]) -> Sequence[float]:
             with suppress(Exception):  # other inputs may be impossible
                 again(objects, True)
             self._first()
@@ -565,22 +565,11 @@ def _changed(before: Held, after: Held) -> list[str]:
     ]
 
 
-def _remembers(name: str, held: Held, other: Held) -> bool:
-    """Whether a changed value differs where other inputs came before.
-
-    Entries for keys that the copy has never met, such as other lengths, are no matter.
-    """
-    entry = name
-    while entry and entry not in held.entries and entry not in other.entries:
-        entry = entry.rpartition("[")[0]
-    if entry in held.entries and entry not in other.entries:
-        return False
-    whole = name.partition("[")[0]
-    if any(one.partition("[")[0] == whole for one in other.entries - held.entries):
-        return True  # a key that depends on more than the shapes of inputs
-    missing = object()
-    found, expected = held.values.get(name, missing), other.values.get(name, missing)
-    return bool(found != expected)
+def _are_same(one: Sequence[float], other: Sequence[float]) -> bool:
+    return all(
+        (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=CLOSE)
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def _sentence(part: Part, name: str, held: Held) -> str:

@@ -178,7 +178,7 @@ class FlatModule:
         if look is None:
             return
 
-        def again(objects: Any, is_other: bool) -> float:
+        def again(objects: Any, is_other: bool) -> list[float]:
             module, loss = objects
             to_training(module, self._layout.fixed)
             self._whole.load_buffers(module)
@@ -186,9 +186,9 @@ class FlatModule:
             if is_other:
                 inputs, targets = mapped(inputs, other), mapped(targets, other)
             found: torch.Tensor = loss(self._outputs(inputs, module), targets)
-            return found.item()
+            return [found.item()]
 
-        look.end(value, again)
+        look.end([value], again)
 
     def loss(self, w_D: Vector, x: Any, y: Any) -> torch.Tensor:
         """Returns the mean loss over a batch in training, with the graph behind it."""

@@ -110,21 +110,19 @@ class NamedModel:
         """The mean loss over a batch, and its gradient (D,).
 
         Raises:
-            WorkloadError: the function remembers something, or returns something else.
+            WorkloadError: the function's results depend on what it remembers, or are
+                something else.
         """
         look = self._memory.begin(global_draws)
         loss, g_D = self._computed(self._gradient, w_D, x, y)
         if look is not None:
-            look.end(
-                loss, lambda parts, is_other: self._again(parts, w_D, x, y, is_other)
-            )
-        return loss, g_D
 
-    def _again(self, parts: Any, w_D: Vector, x: Any, y: Any, is_other: bool) -> float:
-        """The loss that a copy of the function has, on the batch or another one."""
-        if is_other:
-            x, y = _other(x), _other(y)
-        return self._computed(parts[0], w_D, x, y)[0]
+            def again(parts: Any, is_other: bool) -> list[float]:
+                given = (_other(x), _other(y)) if is_other else (x, y)
+                return _told(*self._computed(parts[0], w_D, *given))
+
+            look.end(_told(loss, g_D), again)
+        return loss, g_D
 
     def _computed(
         self, gradient: Gradient, w_D: Vector, x: Any, y: Any
@@ -165,6 +163,11 @@ class NamedModel:
         raise NotStackableError(
             "a workload of gradient= or train= functions sees one client at a time"
         )
+
+
+def _told(loss: float, g_D: Vector) -> list[float]:
+    """What two results of a step are compared by."""
+    return [loss, float(np.linalg.norm(g_D))]
 
 
 def _other(values: Any) -> Any:

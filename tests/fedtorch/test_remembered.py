@@ -1,4 +1,4 @@
-"""What a module or a loss remembers is refused, whatever holds it; caches are legal."""
+"""What results depend on is refused, whatever holds it; caches and logs are legal."""
 
 import random
 from collections.abc import Callable
@@ -21,12 +21,28 @@ TABLE: dict[int, torch.Tensor] = {}
 
 
 class Book:
-    """A loss that is a method, and what it writes into."""
+    """A loss that is a method, and grows with what it writes into."""
 
     def __init__(self, keeps: Any) -> None:
         self.keeps = keeps
 
     def loss(self, output: Any, target: Any) -> Any:
+        return self.written(output, target) * (1 + self.amount())
+
+    def amount(self) -> float:
+        """How much is written."""
+        match self.keeps:
+            case dict():
+                return float(self.keeps["sum"])
+            case list() | set():
+                return float(len(self.keeps))
+            case torch.Tensor() | int():
+                return float(torch.as_tensor(self.keeps).sum())
+            case _:
+                return 0.0
+
+    def written(self, output: Any, target: Any) -> Any:
+        """The loss of the outputs alone; writes as well."""
         value = functional.cross_entropy(output, target)
         match self.keeps:
             case dict():
@@ -75,6 +91,11 @@ def test_what_stays_as_it_is_is_no_matter(keeps: Any) -> None:
     assert model.gradient(w_D, X, Y)[0] == model.gradient(w_D, X, Y)[0]
 
 
+@pytest.mark.parametrize("keeps", [{}, [], set(), torch.zeros(2), 7])
+def test_what_is_written_down_alone_is_legal(keeps: Any) -> None:
+    steps(workload(loss=Book(keeps).written).flat())
+
+
 def test_a_part_of_a_loss_is_named_with_its_place() -> None:
     class Part(nn.Module):
         calls: int = 0
@@ -86,7 +107,7 @@ def test_a_part_of_a_loss_is_named_with_its_place() -> None:
 
         def forward(self, output: Any, target: Any) -> Any:
             self.part.calls += 1
-            return functional.cross_entropy(output, target)
+            return functional.cross_entropy(output, target) * self.part.calls
 
     model = workload(loss=Whole()).flat()
     with pytest.raises(ModelError, match=r"the loss changes its 'part\.calls'"):
@@ -96,17 +117,18 @@ def test_a_part_of_a_loss_is_named_with_its_place() -> None:
 def in_a_global(output: Any, target: Any) -> Any:
     global COUNT
     COUNT += 1
-    return functional.cross_entropy(output, target)
+    return functional.cross_entropy(output, target) * COUNT
 
 
 def in_an_attribute(output: Any, target: Any) -> Any:
-    in_an_attribute.calls = getattr(in_an_attribute, "calls", 0) + 1  # type: ignore[attr-defined]
-    return functional.cross_entropy(output, target)
+    own: Any = in_an_attribute
+    own.calls = getattr(own, "calls", 0) + 1
+    return functional.cross_entropy(output, target) * own.calls
 
 
 def in_a_default(output: Any, target: Any, seen: list[int] = []) -> Any:  # noqa: B006
     seen.append(1)
-    return functional.cross_entropy(output, target)
+    return functional.cross_entropy(output, target) * len(seen)
 
 
 class InItsClass:
@@ -114,7 +136,7 @@ class InItsClass:
 
     def __call__(self, output: Any, target: Any) -> Any:
         InItsClass.calls += 1
-        return functional.cross_entropy(output, target)
+        return functional.cross_entropy(output, target) * InItsClass.calls
 
 
 class InASlot:
@@ -125,7 +147,7 @@ class InASlot:
 
     def __call__(self, output: Any, target: Any) -> Any:
         self.calls += 1
-        return functional.cross_entropy(output, target)
+        return functional.cross_entropy(output, target) * self.calls
 
 
 @pytest.mark.parametrize(
@@ -239,7 +261,7 @@ def normed(norm: Callable[..., Any]) -> Callable[[], nn.Module]:
         normed(parametrizations.weight_norm),
     ],
 )
-def test_what_the_last_inputs_explain_is_legal(build: Callable[[], Any]) -> None:
+def test_what_no_result_depends_on_is_legal(build: Callable[[], Any]) -> None:
     model = workload(model=build, buffers=buffers_of(build())).flat()
     for rows in (slice(None), slice(0, 3), slice(0, 4), slice(0, 2)):
         w_D = model.initial(Key.root(0))

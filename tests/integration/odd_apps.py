@@ -121,7 +121,7 @@ class Plain:
 
     def __call__(self, output: Any, target: Any) -> Any:
         self.seen["calls"] += 1
-        return functional.cross_entropy(output, target)
+        return functional.cross_entropy(output, target) / self.seen["calls"]
 
 
 class Moving(nn.Module):
@@ -135,7 +135,7 @@ class Moving(nn.Module):
 
     def forward(self, output: Any, target: Any) -> Any:
         self.mean += output.detach().mean()
-        return functional.cross_entropy(output - self.mean, target)
+        return functional.cross_entropy(output, target) * (1 + self.mean.abs())
 
 
 class Learning(nn.Module):
