@@ -678,6 +678,7 @@ def test_a_simulation_that_is_interrupted_can_go_on_and_be_looked_at(
         [sys.executable, "-m", "fedsim", "run", "fed.yaml", "-o", "run"],
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(which, signal.SIG_DFL),  # unless nohup runs us
     )
     until(lambda: versions(folder / "run") > 3, "some versions")
     process.send_signal(which)
