@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import Any
 
 import grpc
@@ -66,15 +67,18 @@ class Pushes:
             if not self._uploads.is_waiting(name):
                 if cid in self._judging:  # another message of this client
                     return _no_verdict(Answer.RETRY)
-                if header.size:
-                    early = await self._by_header(cid, header)
-                    if early is not None:
-                        return early
-                with self._tracer.span("receive", bytes=header.size):
-                    upload = await self._receiver.receive(name, header, frames)
-                if upload is None:
-                    return _no_verdict(Answer.RETRY)
-                self._decide(cid, header, upload)
+                unread = read_push(header, cid, b"", name[2]) if header.size else None
+                if unread is not None and not self._needs_payload(unread):
+                    self._decide(cid, self._commit(unread, None))
+                else:
+                    with self._tracer.span("receive", bytes=header.size):
+                        upload = await self._receiver.receive(name, header, frames)
+                    if upload is not None and cid in self._judging:
+                        self._uploads.end(upload)  # another one came meanwhile
+                        upload = None
+                    if upload is None:
+                        return _no_verdict(Answer.RETRY)
+                    self._decide_upload(cid, header, upload)
             reply = await self._verdict(cid)
             self._tracer.note(
                 verdict=read_answer(reply.answer).value, version=reply.version
@@ -99,24 +103,35 @@ class Pushes:
 
     # ----------------------------------------------------------------- deciding
 
-    def _decide(self, cid: str, header: pb.PushHeader, upload: Upload) -> None:
-        """Has an update decided, and keeps it until then, even if no call waits."""
+    def _decide_upload(self, cid: str, header: pb.PushHeader, upload: Upload) -> None:
+        """Has an update that has arrived decided; frees its memory then."""
         try:
             push = read_push(header, cid, upload.buffer, upload.name[2])
         except ProtocolError:
             self._uploads.end(upload)
             raise
         self._uploads.decide(upload)
-        task = asyncio.create_task(self._judge(push))
-        self._judging[push.cid] = task
+        task = self._decide(cid, self._judge(push))
+        task.add_done_callback(lambda _: self._uploads.end(upload))
+
+    def _decide(
+        self, cid: str, deciding: Coroutine[Any, Any, pb.PushReply]
+    ) -> asyncio.Task[pb.PushReply]:
+        """Has an update decided, even if no call waits; until then it is the only one.
+
+        Args:
+            cid: whose update it is.
+            deciding: returns the answer.
+        """
+        task = self._judging[cid] = asyncio.create_task(deciding)
 
         def through(_: Any) -> None:
-            self._uploads.end(upload)
-            del self._judging[push.cid]
+            del self._judging[cid]
             if not task.cancelled():
                 task.exception()  # calls that wait get it; there may be none
 
         task.add_done_callback(through)
+        return task
 
     async def _judge(self, push: Push) -> pb.PushReply:
         async with self.opening.room:
@@ -148,12 +163,9 @@ class Pushes:
             answer = await self._answers.push(push.cid, push.seq, push.digest)
         return push_reply(answer.ack)
 
-    async def _by_header(self, cid: str, header: pb.PushHeader) -> pb.PushReply | None:
-        """Answers a large update before it is received; None: it must arrive first."""
-        push = read_push(header, cid, b"", header.digest.hex())
-        if self._core.glance(lambda told: told.needs_payload(push), unsure=True):
-            return None
-        return await self._commit(push, None)
+    def _needs_payload(self, push: Push) -> bool:
+        """Whether a large update can be answered only once it has arrived."""
+        return self._core.glance(lambda told: told.needs_payload(push), unsure=True)
 
     async def _verdict(self, cid: str) -> pb.PushReply:
         """Waits for the verdict on this client's update."""

@@ -12,6 +12,7 @@ from fedwire.v1 import federation_pb2 as pb
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fedserver.disk import Disk
 from tests.fedserver.honest import still_serves
 from tests.peer import CALL, Peer, digest_of, packed
 from tests.served import Served, served, until
@@ -93,6 +94,26 @@ def test_an_upload_is_taken_over_while_the_old_connection_still_hangs(
         assert peer.push(PAYLOAD).answer == pb.ANSWER_ACCEPTED
         hang_up.set()
         assert hanging.result().answer == pb.ANSWER_RETRY
+
+
+def test_while_a_message_is_decided_on_by_its_header_another_one_does_not_wait(
+    tmp_path: Path,
+) -> None:
+    with served(tmp_path, DIM) as server, Peer(server.address, "eager", DIM) as peer:
+        disk = Disk(server)
+
+        def frames(seq: int) -> list[bytes]:
+            header = peer.header(PAYLOAD, seq=seq)  # of no task
+            return [header_frame(header), *chunk_frames([PAYLOAD])]
+
+        disk.stop()
+        first = peer.stub.push.future(iter(frames(1)), timeout=CALL)
+        disk.until_it_waits()
+        for seq in (1, 2):
+            reply = peer.stub.push(iter(frames(seq)), timeout=CALL / 4)
+            assert reply.answer == pb.ANSWER_RETRY
+        disk.go()
+        assert first.result().answer == pb.ANSWER_REJECTED_POLICY
 
 
 @given(st.integers(0, 5 * DIM))
