@@ -85,7 +85,7 @@ class Held:
         look_at(value, name, self, deep - 1)
 
     def attribute(self, name: str, key: str, value: Any, deep: int) -> None:
-        """Looks at an attribute."""
+        """Looks at the attribute ``key`` of the object that has this name."""
         self.look(f"{name}.{key}" if name else key, value, deep)
 
     def generator(self, name: str, state: Any) -> None:

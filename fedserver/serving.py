@@ -127,7 +127,7 @@ class _Start:
         self.note()
 
     def note(self) -> None:
-        """Notes that it starts now."""
+        """Notes that the evaluator's process starts now."""
         self._at = time.monotonic()
 
     @property

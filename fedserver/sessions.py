@@ -102,7 +102,7 @@ class Sessions:
         return set(self._heard)
 
     def is_here(self, cid: str) -> bool:
-        """Whether a client is there."""
+        """Whether the server has heard of a client within ``timeouts.lost``."""
         return cid in self._heard
 
     @property

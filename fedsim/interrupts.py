@@ -44,7 +44,7 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Restores the handlers."""
+        """Gives the signals back to those who handled them before."""
         self._end_patience()
         for number, handler in self._before.items():
             signal.signal(number, handler)

@@ -46,7 +46,7 @@ class TrainReply(NamedTuple):
     """What a reply to a train message holds."""
 
     arrays: Any
-    """An ArrayRecord."""
+    """The trained model, as Flower's ArrayRecord."""
     samples: int
     loss: float | None
     metrics: dict[str, float]

@@ -15,7 +15,7 @@ class ShortVersions:
         self._in_a_row = self._count = 0
 
     def observe(self, version: Stepped) -> None:
-        """Takes note of a version."""
+        """Counts a version that was made, with the updates that it holds."""
         if version.reason == "buffer":
             self._had_full, self._in_a_row = True, 0
         elif version.reason == "complete" and version.count < self.buffer:

@@ -24,7 +24,7 @@ class Tried(NamedTuple):
     is_read: bool = True
     """Whether the client's data could be read; if not, that is told when it trains."""
     error: WorkloadError | None = None
-    """What its training raised."""
+    """What a step of the client's training raised; None: it worked."""
 
 
 def try_clients(clients: Iterable[Client], attempt: Callable[[Client], Tried]) -> None:

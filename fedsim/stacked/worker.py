@@ -49,7 +49,7 @@ class TrialReply(NamedTuple):
 
     is_read: bool
     failure: Failure | None
-    """What training raised."""
+    """What a step of training raised; None: it worked."""
 
 
 Reply = Computed | TrialReply | Failure

@@ -1,5 +1,6 @@
 """Who a client is, whose a name is, and who may do more than train."""
 
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -270,6 +271,8 @@ def test_a_run_takes_so_many_clients_and_no_more(tmp_path: Path) -> None:
     [
         ({f"metric {n}": 0.0 for n in range(65)}, "65 metrics, the limit is 64"),
         ({"x" * 65: 0.0}, "a metric's name of 65 characters, the limit is 64"),
+        ({"": math.inf}, "a metric's name is ''; expected printable text"),
+        ({" ": 0.0}, "a metric's name is ' '; expected printable text"),
         ({"\x1b[31mred": 0.0}, r"printable text, got '\x1b[31mred'"),
     ],
 )
