@@ -30,7 +30,35 @@ _JOURNAL = (
     "tests/fedserver/test_journal_cli.py",
     *MODEL_CHECK,
 )
-_SERVER = {
+_FIRST_CONTACT = "tests/fedclient/test_connection.py", "tests/fedclient/test_member.py"
+_OTHERS = {
+    "fedcore/pool.py": (
+        "tests/fedcore/test_pool.py",
+        "tests/fedcore/test_samples.py",
+        "tests/fedcore/test_samples_given.py",
+        "tests/fedsim/test_failures.py",
+    ),
+    "fedcore/remembered.py": (
+        "tests/fedtorch/test_remembered.py",
+        "tests/integration/test_same_everywhere.py",
+    ),
+    "fedcore/user_code.py": (
+        "tests/fedcore/test_user_code.py",
+        "tests/fedsim/test_failures.py",
+    ),
+    "fedsim/interrupts.py": ("tests/fedsim/test_interrupts.py",),
+    "fedclient/connection.py": ("tests/fedwire/test_connect.py", *_FIRST_CONTACT),
+    "fedclient/membership.py": _FIRST_CONTACT,
+    "fedserver/children.py": (
+        "tests/fedserver/test_children.py",
+        "tests/fedserver/test_last_waits.py",
+    ),
+    "fedserver/pushes.py": (
+        "tests/fedserver/test_bytes.py",
+        "tests/fedserver/test_limits.py",
+        "tests/fedserver/test_transfers.py",
+        "tests/fedserver/test_uploads.py",
+    ),
     "fedserver/core.py": (
         "tests/fedserver/test_core.py",
         "tests/fedserver/test_disk.py",
@@ -87,7 +115,7 @@ def targets() -> list[Target]:
             Target(path, ("tests/fedclient/test_store.py", *MODEL_CHECK))
             for path in ("fedclient/saved_state.py", "fedclient/store.py")
         ),
-        *(Target(path, tests) for path, tests in _SERVER.items()),
+        *(Target(path, tests) for path, tests in _OTHERS.items()),
         *(Target(path, _FLOWER) for path in _OF_FLOWER if find_spec("flwr")),
     ]
 
