@@ -4,9 +4,9 @@ from fedcore.coordinator.records import Evaluated, Leased
 from fedcore.typing import Seconds
 from fedrun.journal.codec import Row
 
-LEAST: Seconds = 30.0  # to wait for the last evaluation, or
-LINGERS = 3  # times ``timeouts.linger``, or
-USUAL = 10  # times the longest one before it
+USUAL = 10  # times the longest evaluation the last one is waited for
+FIRST: Seconds = 30.0  # where there was none before it, or
+LINGERS = 3  # times ``timeouts.linger``
 
 
 class EvaluationTimes:
@@ -25,13 +25,12 @@ class EvaluationTimes:
                 self._longest = max(self._longest or 0.0, record.at - began)
 
     def patience(self, linger: Seconds, most: Seconds) -> Seconds:
-        """Returns how long the last evaluation is waited for.
+        """Returns how long after the end the last evaluation is waited for.
 
         Args:
             linger: how long the server waits for clients that do not know of the end.
             most: the limit, where evaluations are known to be long.
         """
-        least = max(LEAST, LINGERS * linger)
         if self._longest is None:
-            return least
-        return max(least, min(most, USUAL * self._longest))
+            return max(FIRST, LINGERS * linger)
+        return max(linger, min(most, USUAL * self._longest))

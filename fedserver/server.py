@@ -208,13 +208,13 @@ class Server:
 
     async def _wait_for_goodbyes(self) -> None:
         timeouts = self.run.config.timeouts
+        ended_at = asyncio.get_running_loop().time()
         # The server's own evaluator may be slower to start than a short run is to end.
         await _until(lambda: not self._evaluator_comes(), EVALUATOR_STARTS)
         await _until(self._all_know, timeouts.linger)
         # Those that are here are through when their sessions end; some still train.
-        waiting_since = asyncio.get_running_loop().time()
         most = max(timeouts.lease, self._patience)
-        await _until(lambda: not self._is_someone_at_work(waiting_since), most)
+        await _until(lambda: not self._is_someone_at_work(ended_at), most)
         for name in self._evaluating():
             _log.warning(
                 "the evaluator %r has not ended %.0f s after the run, and the server "
@@ -227,13 +227,13 @@ class Server:
             )
         self.stop()
 
-    def _is_someone_at_work(self, since: Seconds) -> bool:
+    def _is_someone_at_work(self, ended_at: Seconds) -> bool:
         """Returns whether a client may still compute, which has been waited for.
 
         A client that is silent is not there, and an evaluator that takes far longer
         than ever before does not come to an end.
         """
-        waited = asyncio.get_running_loop().time() - since
+        waited = asyncio.get_running_loop().time() - ended_at
         trainers = len(self._sessions.attending) - len(self._evaluating())
         if trainers and waited < self.run.config.timeouts.lease:
             return True
