@@ -286,9 +286,8 @@ class _Bare(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> Any:
         """A dataclass that is not frozen or slotted is no other program."""
         if isinstance(node.func, ast.Name) and node.func.id in ("dataclass", "TypeVar"):
-            node.keywords = [
-                word for word in node.keywords if word.arg not in ("frozen", "slots")
-            ]
+            form = "frozen", "slots", "kw_only"
+            node.keywords = [word for word in node.keywords if word.arg not in form]
         return self.generic_visit(node)
 
     def _without_docstring(self, node: Any) -> Any:
