@@ -121,7 +121,9 @@ def test_who_has_left_is_told_so_and_leaves_once() -> None:
     desk.enrol("a")
     assert desk.actions == [Refuse(cid="a", nonce=0, answer=Answer.OBSOLETE)]
     desk.pull("a", nonce=7)
-    assert desk.actions == [Refuse(cid="a", nonce=7, answer=Answer.UNKNOWN)]
+    # The driver says when to ask again.
+    told = Refuse(cid="a", nonce=7, answer=Answer.UNKNOWN, retry_after=0.0)
+    assert desk.actions == [told]
 
 
 @pytest.mark.parametrize("how", ["lost", "left", "failed"])
