@@ -11,6 +11,7 @@ from pathlib import Path
 from fedcore import kernels
 from fedcore.coordinator.records import Evaluated, Failed, Stepped
 from fedcore.coordinator.settings import unreported
+from fedcore.memory import keep
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
 from fedrun.journal.codec import Row
@@ -30,6 +31,7 @@ from fedserver.writer import logging_aside
 _log = logging.getLogger(__name__)
 _MOST_ERRORS = 3  # of evaluators, that are told
 _LEAVES: Seconds = 5.0  # that an evaluator takes which knows of the end
+_KEPT = 64 << 20  # bytes that updates and versions need again and again
 
 
 def serve(
@@ -54,6 +56,7 @@ def serve(
     Raises:
         JournalError: there is no run to resume, and ``must_resume``.
     """
+    keep(_KEPT)
     if must_resume:
         require_run(config.server.journal)
     if config.server.web is not None:

@@ -37,8 +37,8 @@ from fedsim.fates import (
 )
 from fedsim.population import Population
 from fedsim.snapshots import STACKED, Saved, Snapshots
-from fedsim.stacked.allocator import few_collections
 from fedsim.stacked.client_data import ClientData
+from fedsim.stacked.collector import few_collections
 from fedsim.stacked.controls import Controls
 from fedsim.stacked.downloads import Downloads
 from fedsim.stacked.event_loop import EventLoop

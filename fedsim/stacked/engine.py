@@ -8,6 +8,7 @@ from functools import partial
 from fedcore.algorithm import Algorithm, AlgorithmConfig
 from fedcore.clients import every
 from fedcore.errors import NotStackableError, WorkloadError
+from fedcore.memory import keep
 from fedcore.model import FlatModel, StackedModel
 from fedcore.pool import Pool
 from fedcore.stacks import why_one_by_one
@@ -19,13 +20,13 @@ from fedsim.evaluator import EvaluateModel
 from fedsim.fates import ENOUGH
 from fedsim.population import Population
 from fedsim.ray import ray_links
-from fedsim.stacked.allocator import keep_memory
 from fedsim.stacked.clients import StackedClients
 from fedsim.stacked.compute import Computer, Computes
 from fedsim.stacked.processes import ProcessLink
 from fedsim.stacked.trial import Tried, tried_here, try_clients
 from fedsim.stacked.work import Work
 from fedsim.stacked.worker import (
+    KEPT,
     Blueprint,
     Trial,
     TrialReply,
@@ -135,7 +136,7 @@ def stacked_clients(
     run = world.run
     config, algorithm = run.config, run.coordinator.algorithm
     workload.fits(algorithm)
-    keep_memory()
+    keep(KEPT)
     engine = config.simulate.engine
     count_labels = config.share_labels and config.algorithm.uses_labels
     pool = Pool(counts_labels=count_labels or population.needs_labels)

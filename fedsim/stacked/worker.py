@@ -10,6 +10,7 @@ import numpy as np
 
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.errors import ConfigError
+from fedcore.memory import keep
 from fedcore.pool import Pool
 from fedcore.samples import ArraySamples, Samples, Subset
 from fedcore.typing import Counts, Indices, Vector
@@ -18,9 +19,12 @@ from fedcore.workload import Client, Workload
 from fedrun.app import load_app
 from fedrun.methods import Source, load_source
 from fedrun.user_files import PREFIX
-from fedsim.stacked.allocator import keep_memory
 from fedsim.stacked.compute import Computed, Computer, Task
 from fedsim.stacked.trial import tried_here
+
+# A stack makes and drops arrays of megabytes at each step. A page of theirs that was
+# given back would cost a fault: a fifth of the time of small models.
+KEPT = 1 << 28  # bytes
 
 
 class Share(NamedTuple):
@@ -80,7 +84,7 @@ class Worker:
         Raises:
             WorkloadError: the workload cannot be used here.
         """
-        keep_memory()
+        keep(KEPT)
         workload = blueprint.workload
         if isinstance(workload, str):
             workload = load_app(workload)
