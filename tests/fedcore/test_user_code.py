@@ -9,7 +9,14 @@ import pytest
 
 from fedcore.errors import ConfigError, UserCodeError
 from fedcore.interruption import Interruption, interrupt
-from fedcore.user_code import Failure, last_words, out_of_memory, user_code
+from fedcore.user_code import (
+    Failure,
+    can_be_shown,
+    described_error,
+    last_words,
+    out_of_memory,
+    user_code,
+)
 
 
 class OwnError(BaseException):
@@ -146,3 +153,51 @@ def test_a_name_that_costs_something_is_made_when_it_is_needed() -> None:
         pass
     with pytest.raises(UserCodeError, match="row 7 raised"), user_code(lambda: "row 7"):
         raise OSError("truncated")
+
+
+def test_errors_that_cause_each_other_come_to_an_end() -> None:
+    error, other = ValueError("one"), KeyError("other")
+    error.__cause__, other.__cause__ = other, error
+    with pytest.raises(UserCodeError, match="ValueError: one"), user_code("training"):
+        raise error
+
+
+def test_a_message_keeps_its_lines() -> None:
+    assert described_error(ValueError("one\ntwo")) == "ValueError: one\ntwo"
+
+
+def test_a_message_that_cannot_be_made_is_no_error_of_ours() -> None:
+    class Interrupted(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            raise Interruption
+
+    assert can_be_shown(ValueError("one"))
+    assert not can_be_shown(Mute())
+    with pytest.raises(Interruption):
+        can_be_shown(Interrupted())
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch calls that of a device."""
+
+
+def caused(error: Exception, by: Exception) -> Exception:
+    """An error with its cause."""
+    error.__cause__ = by
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "lacks"),
+    [
+        (MemoryError(), True),
+        (OutOfMemoryError("CUDA"), True),
+        (RuntimeError("can't allocate memory: you tried 4 bytes"), True),
+        (caused(ValueError("step"), MemoryError()), True),
+        (RuntimeError("shapes differ"), False),
+        (ValueError("can't allocate memory"), False),
+        (None, False),
+    ],
+)
+def test_a_lack_of_memory_is_known(error: Exception | None, lacks: bool) -> None:
+    assert out_of_memory(error) is lacks

@@ -152,7 +152,36 @@ def test_a_model_is_made_from_the_app_once(tmp_path: Path) -> None:
     assert config.model.read_bytes() == made
 
 
+def test_a_new_run_makes_the_model_that_it_begins_with(tmp_path: Path) -> None:
+    config = settings(tmp_path, **with_app(tmp_path, "{}"))
+    config.model.unlink()
+    with fitted_model(config, tmp_path) as begins_with:
+        assert begins_with == config.model
+        assert config.model.is_file()
+
+
+def test_a_server_without_fedclient_says_what_it_cannot_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("fedserver.children.find_spec", lambda name: None)
+    config = settings(tmp_path, **with_app(tmp_path, "{}"))
+    check_model(config, tmp_path)
+    (said,) = caplog.messages
+    assert "is not compared with the app: app: this server has no fedclient" in said
+    config.model.unlink()
+    with pytest.raises(ConfigError, match="no fedclient beside it"):
+        make_model(config, tmp_path)
+
+
+def test_a_model_without_an_app_is_compared_with_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    check_model(settings(tmp_path), tmp_path)
+    assert not caplog.messages
+
+
 TWO = """
+print("an app that talks")
 import numpy as np
 from fedcore.workload import Workload
 

@@ -231,6 +231,41 @@ def test_an_evaluator_that_dies_after_the_end_starts_once_more_and_never_again(
     ]
 
 
+def test_an_evaluator_that_is_through_does_not_start_again(
+    keeping: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        child, keeps = keeping("sys.exit(0)", asyncio.Event())
+        await keeps
+        assert child.starts == 1
+
+    run(main())
+    assert not caplog.records
+
+
+def test_each_start_is_told_before_it_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child, told = Child(tmp_path, "sys.exit(4)"), list[int]()
+    command = [sys.executable, str(child.script)]
+    monkeypatch.setattr(fedserver.children, "_fedclient", lambda: command)
+    monkeypatch.setattr(fedserver.children, "_RESTART_SECONDS", 0.01)
+
+    async def main() -> None:
+        over = asyncio.Event()
+
+        def starts() -> None:
+            told.append(child.starts)
+            if len(told) == 2:
+                over.set()
+
+        config = settings(tmp_path, app="app:workload")
+        await keep_evaluating(config, tmp_path, "host", over, starts)
+
+    run(main())
+    assert told == [*range(child.starts)]
+
+
 def test_the_end_of_the_run_ends_the_pause_before_another_start(keeping: Any) -> None:
     async def main() -> None:
         over = asyncio.Event()

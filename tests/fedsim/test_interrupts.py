@@ -1,6 +1,7 @@
 """Ctrl-C is heard, but never in the middle of a commit."""
 
 import signal
+import time
 
 import pytest
 
@@ -94,3 +95,27 @@ def test_an_interrupt_that_waits_long_says_so(
 
     with Interrupts() as interrupts, pytest.raises(Interruption):
         train_long(interrupts)
+
+
+def test_an_interrupt_that_was_delayed_is_heard_once_and_waits_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+    heard: list[int] = []
+    monkeypatch.setattr("fedsim.interrupts._PATIENCE", 0.05)
+    monkeypatch.setattr(
+        "fedsim.interrupts._say_what_it_waits_for", lambda: said.append("it waits")
+    )
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        with Interrupts() as interrupts:
+            with interrupts.held():
+                signal.raise_signal(signal.SIGINT)
+            assert heard == [signal.SIGINT]
+            with interrupts.held():
+                pass
+            assert heard == [signal.SIGINT]
+            time.sleep(0.15)
+        assert not said
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -55,9 +55,13 @@ _OTHERS = {
     ),
     "fedserver/pushes.py": (
         "tests/fedserver/test_bytes.py",
+        "tests/fedserver/test_ends.py",
         "tests/fedserver/test_limits.py",
+        "tests/fedserver/test_short_versions.py",
+        "tests/fedserver/test_traces.py",
         "tests/fedserver/test_transfers.py",
         "tests/fedserver/test_uploads.py",
+        "tests/fedserver/test_waiting.py",
     ),
     "fedserver/core.py": (
         "tests/fedserver/test_core.py",
