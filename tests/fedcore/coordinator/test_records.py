@@ -1,13 +1,14 @@
 """How records, events and actions are made, and which of them must be on the disk."""
 
 from dataclasses import fields
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import ClientEnrolled, Event, Timer
 from fedcore.coordinator.records import (
+    Decided,
     Enrolled,
     Failed,
     Leased,
@@ -19,6 +20,7 @@ from fedcore.coordinator.records import (
     Tallied,
     Unproved,
 )
+from fedcore.protocol import Verdict
 
 KINDS: list[type] = [*get_args(Record), *get_args(Event), *get_args(Action)]
 
@@ -48,3 +50,20 @@ def test_a_client_is_one_of_one_and_nobodys_unless_that_is_told() -> None:
     record = Enrolled(at=0.0, cid="a", name="ann", role="trainer")
     assert (record.index, record.count, record.owner) == (0, 1, "")
     assert Timer("stop") == ("stop", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("payload", "verdict", "was_read"),
+    [
+        (b"values", Verdict.ACCEPTED, True),
+        (b"values", Verdict.REJECTED_STALE, True),
+        (b"values", Verdict.REJECTED_MALFORMED, False),
+        (b"", Verdict.ACCEPTED, False),
+    ],
+)
+def test_an_update_was_read_if_its_payload_is_kept(
+    payload: bytes, verdict: Verdict, was_read: bool
+) -> None:
+    told: dict[str, Any] = {field.name: 0 for field in fields(Decided)}
+    told |= {"payload": payload, "verdict": verdict}
+    assert Decided(**told).was_read is was_read
