@@ -31,6 +31,7 @@ def test_fields_are_named_where_one_is_made(kind: type) -> None:
     made = kind(**told)
     assert {name: getattr(made, name) for name in told} == told
     assert made == kind(**told)
+    assert not hasattr(made, "__dict__")  # there are many of them
     with pytest.raises(TypeError):
         kind(*told.values())
 
