@@ -156,9 +156,9 @@ def test_a_name_that_costs_something_is_made_when_it_is_needed() -> None:
 
 
 def test_errors_that_cause_each_other_come_to_an_end() -> None:
-    error, other = ValueError("one"), KeyError("other")
-    error.__cause__, other.__cause__ = other, error
-    with pytest.raises(UserCodeError, match="ValueError: one"), user_code("training"):
+    error, one, other = ValueError("first"), ValueError("one"), KeyError("other")
+    error.__cause__, one.__cause__, other.__cause__ = one, other, one
+    with pytest.raises(UserCodeError, match="ValueError: first"), user_code("training"):
         raise error
 
 
