@@ -1,6 +1,7 @@
 """The evaluator and the model maker: other processes, which may fail."""
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +182,6 @@ def test_a_model_without_an_app_is_compared_with_nothing(
 
 
 TWO = """
-print("an app that talks")
 import numpy as np
 from fedcore.workload import Workload
 
@@ -282,6 +282,17 @@ def test_an_app_that_fails_makes_no_model(tmp_path: Path) -> None:
     with pytest.raises(WorkloadError, match=r"made no model: .*division by zero") as e:
         make_model(config, tmp_path)
     assert exit_code(e.value) == 65
+
+
+def test_a_process_that_is_killed_makes_no_model_and_is_no_error_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = [sys.executable, "-c", "import os; os._exit(137)"]
+    monkeypatch.setattr("fedserver.children._fedclient", lambda: killed)
+    config = settings(tmp_path, app="app.py:workload")
+    config.model.unlink()
+    with pytest.raises(WorkloadError, match="made no model"):
+        make_model(config, tmp_path)
 
 
 def test_without_app_and_model_the_command_that_makes_one_is_told(

@@ -266,6 +266,20 @@ def test_each_start_is_told_before_it_happens(
     assert told == [*range(child.starts)]
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="it counts there")
+def test_starts_leave_no_descriptors_behind(keeping: Any) -> None:
+    async def main() -> None:
+        over = asyncio.Event()
+        over.set()
+        for _ in range(2):
+            before = {*os.listdir("/proc/self/fd")}
+            _, keeps = keeping("sys.exit(4)", over)
+            await keeps
+            until(lambda: {*os.listdir("/proc/self/fd")} <= before, "all are closed")  # noqa: B023
+
+    run(main())
+
+
 def test_the_end_of_the_run_ends_the_pause_before_another_start(keeping: Any) -> None:
     async def main() -> None:
         over = asyncio.Event()
