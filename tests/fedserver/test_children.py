@@ -291,8 +291,9 @@ def test_a_process_that_is_killed_makes_no_model_and_is_no_error_of_the_user(
     monkeypatch.setattr("fedserver.children._fedclient", lambda: killed)
     config = settings(tmp_path, app="app.py:workload")
     config.model.unlink()
-    with pytest.raises(WorkloadError, match="made no model"):
+    with pytest.raises(WorkloadError, match="made no model") as e:
         make_model(config, tmp_path)
+    assert exit_code(e.value) == 65
 
 
 def test_without_app_and_model_the_command_that_makes_one_is_told(
