@@ -30,7 +30,6 @@ _JOURNAL = (
     "tests/fedserver/test_journal_cli.py",
     *MODEL_CHECK,
 )
-_FIRST_CONTACT = "tests/fedclient/test_connection.py", "tests/fedclient/test_member.py"
 _OTHERS = {
     "fedcore/pool.py": (
         "tests/fedcore/test_pool.py",
@@ -38,17 +37,11 @@ _OTHERS = {
         "tests/fedcore/test_samples_given.py",
         "tests/fedsim/test_failures.py",
     ),
-    "fedcore/remembered.py": (
-        "tests/fedtorch/test_remembered.py",
-        "tests/integration/test_same_everywhere.py",
-    ),
     "fedcore/user_code.py": (
         "tests/fedcore/test_user_code.py",
         "tests/fedsim/test_failures.py",
     ),
     "fedsim/interrupts.py": ("tests/fedsim/test_interrupts.py",),
-    "fedclient/connection.py": ("tests/fedwire/test_connect.py", *_FIRST_CONTACT),
-    "fedclient/membership.py": _FIRST_CONTACT,
     "fedserver/children.py": (
         "tests/fedserver/test_children.py",
         "tests/fedserver/test_last_waits.py",

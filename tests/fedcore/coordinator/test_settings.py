@@ -9,6 +9,7 @@ from fedcore.coordinator.settings import (
     TimeoutsConfig,
     lower_is_better,
     reached,
+    unreported,
 )
 
 
@@ -104,3 +105,23 @@ def test_a_target_is_reached_when_all_of_it_is(
     target: dict[str, float], values: dict[str, float], is_reached: bool
 ) -> None:
     assert reached(target, values) is is_reached
+
+
+@pytest.mark.parametrize(
+    ("values", "others"),
+    [
+        ({}, "and for nothing else"),
+        ({"loss": 0.5}, "but for loss"),
+        ({"accuracy": float("nan"), "loss": 0.5}, "but for accuracy, loss"),
+    ],
+)
+def test_a_target_for_which_no_number_is_reported_is_named(
+    values: dict[str, float], others: str
+) -> None:
+    assert unreported({"accuracy": 0.9}, values) == [
+        f"stop.target: the evaluator reports no number for accuracy, {others}"
+    ]
+
+
+def test_a_target_that_is_reported_needs_no_word() -> None:
+    assert unreported({"loss": 0.1}, {"accuracy": 0.5, "loss": 0.5}) == []
