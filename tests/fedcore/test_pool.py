@@ -118,3 +118,14 @@ def test_tensors_that_clients_do_not_share_are_copied_as_arrays() -> None:
         [[4, 5], [1, 1]],
         [0, 1],
     )
+
+
+def test_arrays_are_shared_until_a_client_has_others() -> None:
+    pool, x, y = Pool(), np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
+    pool.add(0, Subset(x, y, np.array([1, 2])))
+    shared = pool.shared
+    assert shared is not None
+    assert shared[0] is x
+    assert shared[1] is y
+    pool.add(1, Subset(x.copy(), y, np.array([3])))
+    assert pool.shared is None
