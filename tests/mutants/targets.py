@@ -19,6 +19,7 @@ _PARTICIPANT = (
     "tests/fedcore/test_participant.py",
     "tests/fedcore/test_participant_proofs.py",
     "tests/fedcore/test_participant_rules.py",
+    "tests/fedcore/test_participant_tasks.py",
     "tests/fedcore/clients/test_other_method.py",
     *MODEL_CHECK,
 )

@@ -99,6 +99,26 @@ def test_no_number_of_samples_makes_the_model_infinite(
     assert np.isfinite(desk.coordinator.state.exact_D).all()
 
 
+@pytest.mark.parametrize(
+    ("aggregator", "answer"),
+    [(WeightedMean(), Verdict.ACCEPTED), (FedNova(), Verdict.DISCARDED)],
+)
+def test_what_counts_for_more_by_its_steps_may_be_less_large(
+    aggregator: AggregatorConfig, answer: Verdict
+) -> None:
+    client = LocalSGD(steps=1024)
+    desk = Desk(
+        FedBuff(buffer=2, weigh_by="samples", aggregator=aggregator, client=client)
+    )
+    desk.enrol("a")
+    desk.push("a", 1, [2.0**98] * 4, samples=1 << 14)  # 2^98 * 2^14 * 2 * 2^10 = 2^123
+    assert desk.ack.answer is Verdict.ACCEPTED
+    desk = Desk(desk.coordinator.state.algorithm.config)
+    desk.enrol("a")
+    desk.push("a", 1, [2.0**98] * 4, samples=1 << 15)
+    assert desk.ack.answer is answer
+
+
 def test_what_a_rule_refuses_is_not_lost_and_counts_for_nothing() -> None:
     desk = Desk(FedBuff(buffer=99, update_filter=FleetController(size_percentile=50)))
     desk.enrol("a")
