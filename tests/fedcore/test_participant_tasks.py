@@ -126,5 +126,7 @@ def test_a_client_keeps_its_newest_rights() -> None:
     assert one._tasks[ModelName(EPOCH, HISTORY + 2)] == HISTORY + 3
 
 
-def test_a_task_skips_nothing_unless_that_is_told() -> None:
-    assert Trained(RAMP_D, samples=1).skipped == 0
+def test_nothing_is_skipped_used_or_downloaded_unless_that_is_told() -> None:
+    trained = Trained(RAMP_D, samples=1)
+    assert (trained.skipped, trained.used) == (0, 0)
+    assert client().state.patch == 0

@@ -91,10 +91,12 @@ def test_a_task_and_its_handling_are_one_trace(tmp_path: Path, memory: Any) -> N
     assert pull.parent.span_id == request.context.span_id
     assert push.attributes["fed.verdict"] == "accepted"
     assert (push.attributes["fed.client"], push.attributes["fed.seq"]) == ("ann", 1)
+    assert (push.attributes["fed.base"], push.attributes["fed.steps"]) == (0, 0)
     assert pull.attributes["fed.task"] == "train"
     inner = {span.name: span for span in memory.get_finished_spans() if span.parent}
     for name in ("receive", "decode", "commit"):
         assert inner[name].parent.span_id == push.context.span_id
+    assert inner["receive"].attributes["fed.bytes"] == len(packed(ones()))
     for name in ("wait", "send"):
         assert inner[name].parent.span_id == pull.context.span_id
     together = {span.context.trace_id for span in (task, push, pull, inner["commit"])}

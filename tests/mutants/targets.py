@@ -47,16 +47,6 @@ _OTHERS = {
         "tests/fedserver/test_children.py",
         "tests/fedserver/test_last_waits.py",
     ),
-    "fedserver/pushes.py": (
-        "tests/fedserver/test_bytes.py",
-        "tests/fedserver/test_ends.py",
-        "tests/fedserver/test_limits.py",
-        "tests/fedserver/test_short_versions.py",
-        "tests/fedserver/test_traces.py",
-        "tests/fedserver/test_transfers.py",
-        "tests/fedserver/test_uploads.py",
-        "tests/fedserver/test_waiting.py",
-    ),
     "fedserver/core.py": (
         "tests/fedserver/test_core.py",
         "tests/fedserver/test_disk.py",
