@@ -71,7 +71,8 @@ class Pushes:
                 if unread is not None and not self._needs_payload(unread):
                     self._decide(cid, self._commit(unread, None))
                 else:
-                    with self._tracer.span("receive", bytes=header.size):
+                    nbytes = header.size or len(header.payload)
+                    with self._tracer.span("receive", bytes=nbytes):
                         upload = await self._receiver.receive(name, header, frames)
                     if upload is not None and cid in self._judging:
                         self._uploads.end(upload)  # another one came meanwhile
