@@ -38,7 +38,7 @@ def quotes() -> Iterator[Quote]:
         sum(module[what] for module in modules)
         for what in ("tried", "caught", "equivalent", "survived")
     ]
-    yield Quote(TABLE, "of 1,139 mistakes", pool(*([count] for count in counts)))
+    yield Quote(TABLE, "of 1,151 mistakes", pool(*([count] for count in counts)))
     about = (r"of 100 clients|of 1,000 clients",)
     for row in ("17,600", "29,300", "what is"):
         yield Quote(TABLE, row, _simulation(), about)
