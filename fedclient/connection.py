@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 import grpc
 from fedwire.connect import Address, explaining, is_unanswered
 from fedwire.convert import (
+    digest_bytes,
+    model_name,
     patch_name,
     pull_request,
     push_header,
+    read_answer,
     read_pull_reply,
     read_push_reply,
+    read_seconds,
 )
 from fedwire.frames import (
     CHUNK,
@@ -27,7 +31,6 @@ from fedwire.frames import (
 )
 from fedwire.service import PROTOCOLS, Stub
 from fedwire.v1 import federation_pb2 as pb
-from fedwire.values import digest_bytes, model_name, read_answer, read_seconds
 
 from fedclient.phases import OFF, Phases
 from fedclient.transfer_counter import TransferCounter

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from fedwire.connect import Address
+from fedwire.convert import epoch_name
 from fedwire.keys import cid_of
 from fedwire.v1 import federation_pb2 as pb
-from fedwire.values import epoch_name
 
 from fedclient.attendance import Attendance
 from fedclient.choices import with_choices

@@ -8,14 +8,11 @@ import logging
 import time
 from collections.abc import Callable
 
-from fedcore.coordinator.actions import Action
-from fedcore.coordinator.events import Event
-from fedcore.coordinator.records import SnapshotOrdered, StepReason
+from fedcore.coordinator.events import Action, Event, SnapshotOrdered, StepReason
 from fedcore.errors import DiskError
 from fedcore.typing import Seconds
 from fedrun.checkpoints.keeper import CheckpointKeeper
-from fedrun.journal.codec import Row
-from fedrun.journal.store import divided
+from fedrun.journal.store import Row, divided
 from fedrun.run import Run
 
 _log = logging.getLogger(__name__)

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.actions import Action
-from fedcore.coordinator.acts import objection
-from fedcore.coordinator.events import NameFreed
-from fedcore.coordinator.records import Act, SnapshotOrdered, Stepped
+from fedcore.coordinator.answers import objection
+from fedcore.coordinator.events import Act, Action, Freed, SnapshotOrdered, Stepped
 from fedcore.errors import ConfigError, JournalError, SpecMismatchError
 from fedcore.params import NO_REST, ParamSpec, Rest, digest, on_grid, version_0
 from fedcore.proofs import SECRET_BYTES
@@ -113,7 +111,7 @@ def free_name(folder: Path, name: str, at: Seconds) -> bool:
         JournalError: there is no run, or a server has it.
     """
     with _unserved(folder, at) as run:
-        actions = run.coordinator.handle(NameFreed(at=at, name=name))
+        actions = run.coordinator.handle(Freed(at=at, name=name))
         _persisted(run.journal, actions)
         return bool(actions)
 

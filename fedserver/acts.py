@@ -13,8 +13,8 @@ import grpc
 from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.acts import objection, why_out
-from fedcore.coordinator.records import (
+from fedcore.coordinator.answers import objection, why_out
+from fedcore.coordinator.events import (
     Act,
     Evicted,
     Paused,
@@ -24,8 +24,7 @@ from fedcore.coordinator.records import (
 )
 from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
-from fedserver.callers import Backend, check_text
-from fedserver.identity import OPERATOR
+from fedserver.callers import OPERATOR, Backend, check_text
 
 Context = Any
 _KINDS: dict[int, type[Act]] = {

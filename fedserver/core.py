@@ -18,6 +18,8 @@ import contextlib
 import logging
 import queue
 import threading
+import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -25,25 +27,129 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.actions import Action
-from fedcore.coordinator.events import Event, TimerFired, UpdatePushed
-from fedcore.coordinator.records import ServerStarted, ServerStopped
+from fedcore.coordinator.events import (
+    Action,
+    Event,
+    Refuse,
+    SendAck,
+    SendReply,
+    ServerStarted,
+    ServerStopped,
+    TimerFired,
+    UpdatePushed,
+)
 from fedcore.errors import ConfigError, DiskError, HandlingError, LatecomerError
+from fedcore.protocol import Answer
 from fedcore.typing import Seconds
 from fedrun.commit import GroupCommit
 from fedrun.journal import recover
-from fedrun.journal.codec import Row
+from fedrun.journal.store import Row
 from fedrun.json_lines import concerning
 from fedrun.run import Run
 from fedrun.spill import Spill
-from fedserver.clock import Clock
+
+# ---------------- the clock of a run: seconds since 1970 that neither go back nor jump
+
+
+class Clock:
+    """A clock that starts at a given time, and is not set afterwards.
+
+    The wall clock is read once, when a process begins; setting it later moves no timer.
+    """
+
+    def __init__(self, start: Seconds) -> None:
+        """``start`` is the last moment of the run, or the wall clock if it is later."""
+        self._start, self._began = start, time.monotonic()
+
+    def now(self) -> Seconds:
+        """Returns the time of the run."""
+        return self._start + (time.monotonic() - self._began)
+
+
+# ---------------------------------------- calls that wait for the coordinator's answer
+
+
+Key = tuple[Any, ...]
+
+
+class Answers:
+    """Calls that wait for an answer, by their question; several may ask the same."""
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[Key, list[asyncio.Future[Any]]] = defaultdict(list)
+
+    async def pull(self, cid: str, nonce: int) -> SendReply | Refuse:
+        """Waits for the answer to a pull."""
+        answer: SendReply | Refuse = await self._wait("pull", cid, nonce)
+        return answer
+
+    async def push(self, cid: str, seq: int, digest: str) -> SendAck:
+        """Waits for the answer to a push of these bytes."""
+        answer: SendAck = await self._wait("push", cid, seq, digest)
+        return answer
+
+    def give(self, action: SendReply | SendAck | Refuse) -> bool:
+        """Wakes the calls that asked for this; returns whether there were any."""
+        match action:
+            case SendReply():
+                key: Key = ("pull", action.cid, action.reply.nonce)
+            case SendAck():
+                key = ("push", action.cid, action.ack.seq, action.ack.digest)
+            case Refuse():
+                key = ("pull", action.cid, action.nonce)
+        futures = self._waiting.pop(key, [])
+        for future in futures:
+            if not future.done():
+                future.set_result(action)
+        return bool(futures)
+
+    def fail(self, error: HandlingError, *key: Any) -> None:
+        """Makes the calls that asked for this raise an error."""
+        for future in self._waiting.pop(key, []):
+            if not future.done():
+                future.set_exception(error)
+
+    def retry_pulls(self) -> None:
+        """Answers all calls that wait for work: ask again."""
+        for _, cid, nonce in [key for key in self._waiting if key[0] == "pull"]:
+            self.give(Refuse(cid=cid, nonce=nonce, answer=Answer.RETRY))
+
+    def cancel_pulls(self) -> None:
+        """Cancels all calls that wait for work."""
+        for key in [key for key in self._waiting if key[0] == "pull"]:
+            for future in self._waiting.pop(key):
+                future.cancel()
+
+    def cancel_all(self) -> None:
+        """Cancels all calls."""
+        for futures in self._waiting.values():
+            for future in futures:
+                future.cancel()
+        self._waiting.clear()
+
+    async def _wait(self, *key: Any) -> Any:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[key].append(future)
+        try:
+            return await future
+        finally:
+            if key in self._waiting:
+                rest = [f for f in self._waiting[key] if f is not future]
+                if rest:
+                    self._waiting[key] = rest
+                else:
+                    del self._waiting[key]
+
+
+# --------------------------- the core thread: the one owner of coordinator and journal
+
 
 _log = logging.getLogger(__name__)
 MOST_AT_ONCE = 256
 MOST_SAID = 200  # characters of an error that a peer is told
 IDLE_SECONDS = 1.0  # lazy records reach the disk after this time at the latest
 AGAIN_SECONDS = 0.5  # between two attempts at a disk that is full or fails
-Answer = TypeVar("Answer")
+Told = TypeVar("Told")
 Failed = Callable[[HandlingError], None]
 
 
@@ -128,10 +234,10 @@ class Core:
 
     async def ask(
         self,
-        question: Callable[[Coordinator], Answer],
+        question: Callable[[Coordinator], Told],
         after: Event | None = None,
         unless: Callable[[Coordinator], str] = _nothing,
-    ) -> Answer:
+    ) -> Told:
         """Returns the answer once ``after`` was handled and all it rests on is durable.
 
         Args:
@@ -143,14 +249,12 @@ class Core:
             ConfigError: ``unless`` objected; nothing was handled.
             HandlingError: the event or the question raised; it changed nothing.
         """
-        future: asyncio.Future[Answer] = self._loop.create_future()
+        future: asyncio.Future[Told] = self._loop.create_future()
         answered, failed = partial(_resolve, future), partial(_fail, future)
         self._inbox.put(_Call(after, question, answered, failed, unless))
         return await future
 
-    def glance(
-        self, question: Callable[[Coordinator], Answer], unsure: Answer
-    ) -> Answer:
+    def glance(self, question: Callable[[Coordinator], Told], unsure: Told) -> Told:
         """Answers at once from the state, which may be changing meanwhile.
 
         For questions that save work and whose answer is checked when it matters: the

@@ -51,7 +51,7 @@ def show(
     as_json: bool,
 ) -> None:
     """Print the records of a run."""
-    from fedrun.journal.codec import KINDS
+    from fedrun.journal.store import KINDS
 
     _require("--kind", kind and kind.lower(), {name.lower() for name in KINDS})
     shown = 0
@@ -154,9 +154,9 @@ def _require(option: str, given: str | None, known: set[str]) -> None:
 
 def _facts(run: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields the records as plain data, with their clients' names."""
-    from fedcore.coordinator.records import Enrolled
+    from fedcore.coordinator.events import Enrolled
     from fedrun.journal import Journal
-    from fedrun.journal.codec import facts_of
+    from fedrun.journal.store import facts_of
 
     names: dict[str, str] = {}
     with closing(Journal.open(run, read_only=True)) as journal:

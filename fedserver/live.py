@@ -13,13 +13,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedcore.coordinator import records
-from fedcore.coordinator.acts import said, why_waiting
+from fedcore.coordinator import events
+from fedcore.coordinator.answers import said, why_waiting
 from fedcore.text import printable
 from fedrun.cli.traffic_tables import overhead_line, saving, totals_table
-from fedrun.journal.codec import Row
-from fedrun.results.activity import Activity
-from fedrun.results.coverage import LEAST_RECENT
+from fedrun.journal.store import Row
+from fedrun.results.coverage import LEAST_RECENT, Activity
 from fedrun.results.failures import last_line
 from fedrun.results.warnings import absence, warnings
 from fedrun.traffic import CONTROL, WAYS, Lane, Load, by_client, of_way, total
@@ -264,32 +263,32 @@ def sentence_on(record: Row, progress: Progress) -> str:
     """Returns a sentence on a record for the operator; empty if it is no news."""
     name = progress.name(getattr(record, "cid", ""))
     match record:
-        case records.Lost():
+        case events.Lost():
             return f"{name} is lost"
-        case records.Failed():
+        case events.Failed():
             return f"{name} failed: {last_line(record.error)}"
-        case records.Skipped():
+        case events.Skipped():
             some = counted(record.count, "sample")
             return f"{name} left out {some}: {printable(record.why)}"
-        case records.Unproved():
+        case events.Unproved():
             return f"{name} claims a later state, without proof"
-        case records.HistoryForked():
+        case events.HistoryForked():
             return f"a new history begins: {printable(record.reason)}"
-        case records.Evaluated():
+        case events.Evaluated():
             values = [f"{printable(k)} {metric(v)}" for k, v in record.values.items()]
             who = "" if progress.is_evaluator(record.cid) else f"{name}: "
             what = f"{'  '.join(values)}, n = {record.samples:,}"
             return f"{who}version {record.version:,}: {what}"
-        case records.Closed():
+        case events.Closed():
             return f"the run has ended: {printable(record.reason)}"
-        case records.Freed():
+        case events.Freed():
             return f"the operator frees the name {printable(record.name)}"
         case (
-            records.Paused()
-            | records.Unpaused()
-            | records.Evicted()
-            | records.Readmitted()
-            | records.SnapshotOrdered()
+            events.Paused()
+            | events.Unpaused()
+            | events.Evicted()
+            | events.Readmitted()
+            | events.SnapshotOrdered()
         ):
             return printable(said(record))
         case _:

@@ -13,22 +13,60 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from fedcore.coordinator import records
+from fedcore.coordinator import events
+from fedcore.coordinator.events import Evaluated, Leased
 from fedcore.coordinator.state import ServerState
 from fedcore.protocol import Verdict
 from fedcore.text import printable
 from fedcore.typing import JSON, Seconds
-from fedrun.journal.codec import Row
-from fedrun.results.activity import Activities, Activity
-from fedrun.results.coverage import Coverage
+from fedrun.journal.store import Row
+from fedrun.results.coverage import Activities, Activity, Coverage
 from fedrun.results.failures import USELESS, last_line
 from fedrun.run import Run
 from fedrun.traffic import Traffic
 from fedrun.units import in_seconds
 
+# ------------ how long evaluators take, and how long the last evaluation is waited for
+
+
+USUAL = 10  # times the longest evaluation the last one is waited for
+FIRST: Seconds = 30.0  # where there was none before it, or
+LINGERS = 3  # times ``timeouts.linger``
+
+
+class EvaluationTimes:
+    """The longest evaluation so far, by the records of tasks and reports."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, Seconds] = {}
+        self._longest: Seconds | None = None
+
+    def observe(self, record: Row) -> None:
+        """Takes note of a durable record."""
+        match record:
+            case Leased(task="evaluate"):
+                self._began[record.cid] = record.at
+            case Evaluated() if began := self._began.pop(record.cid, None):
+                self._longest = max(self._longest or 0.0, record.at - began)
+
+    def patience(self, linger: Seconds, most: Seconds) -> Seconds:
+        """Returns how long after the end the last evaluation is waited for.
+
+        Args:
+            linger: how long the server waits for clients that do not know of the end.
+            most: the limit, where evaluations are known to be long.
+        """
+        if self._longest is None:
+            return max(FIRST, LINGERS * linger)
+        return max(linger, min(most, USUAL * self._longest))
+
+
+# ---------------- how a run and its clients stand: the one model that every view shows
+
+
 if TYPE_CHECKING:
+    from fedserver.callers import Sessions
     from fedserver.core import Core
-    from fedserver.sessions import Sessions
 
 RECENT = 200  # steps from which rates are computed
 # A run is stalled if no update was accepted for this long, and for this many times the
@@ -38,12 +76,12 @@ TIMES = 10
 STALENESS_BOUNDS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """The upper bounds of the bins of staleness, in versions; one more bin has no bound."""
 ACTS: dict[type[Row], str] = {
-    records.Paused: "pause",
-    records.Unpaused: "resume",
-    records.Evicted: "evict",
-    records.Readmitted: "readmit",
-    records.Freed: "free",
-    records.SnapshotOrdered: "snapshot",
+    events.Paused: "pause",
+    events.Unpaused: "resume",
+    events.Evicted: "evict",
+    events.Readmitted: "readmit",
+    events.Freed: "free",
+    events.SnapshotOrdered: "snapshot",
 }
 """The acts of an operator, as the commands are called."""
 
@@ -90,23 +128,23 @@ class ClientProgress:
     def count(self, record: Row, activity: Activity) -> None:
         """Takes note of a record that concerns this client."""
         self.activity = activity
-        if not isinstance(record, records.Evicted | records.Readmitted):
+        if not isinstance(record, events.Evicted | events.Readmitted):
             self.seen = record.at
         match record:
-            case records.Enrolled():
+            case events.Enrolled():
                 self.name, self.role = printable(record.name), record.role
-            case records.Leased():
+            case events.Leased():
                 self.version = record.version
                 self.payload_down += record.nbytes
-            case records.Declined():
+            case events.Declined():
                 self.declined += 1
-            case records.Failed():
+            case events.Failed():
                 self.failures += 1
                 self.error = last_line(record.error)
-            case records.Skipped():
+            case events.Skipped():
                 self.skipped += record.count
                 self.why = printable(record.why)
-            case records.Decided():
+            case events.Decided():
                 accepted = record.verdict is Verdict.ACCEPTED
                 if record.verdict in USELESS:
                     self.failures += 1
@@ -210,31 +248,31 @@ class Progress:
         self.version_at = self.version_at or record.at
         self.coverage.observe(record)
         for cid in self._activities.observe(record):
-            if isinstance(record, records.Enrolled):
+            if isinstance(record, events.Enrolled):
                 self.clients.setdefault(cid, ClientProgress("", record.role))
             if (client := self.clients.get(cid)) is not None:
                 client.count(record, self._activities.now[cid])
         match record:
-            case records.Decided():
+            case events.Decided():
                 self._count_update(record)
-            case records.Stepped():
+            case events.Stepped():
                 self._steps.append((record.at, record.count))
                 self.versions[record.reason] += 1
                 self.version_at = record.at
-            case records.Leased():
+            case events.Leased():
                 self.tasks[record.task] += 1
                 self.payload_down += record.nbytes
-            case records.Declined():
+            case events.Declined():
                 self.declined += 1
-            case records.Failed():
+            case events.Failed():
                 self.failed += 1
-            case records.Skipped():
+            case events.Skipped():
                 self.skipped += record.count
-            case records.Lost():
+            case events.Lost():
                 self.lost += 1
-            case records.Unproved():
+            case events.Unproved():
                 self.unproved += record.count
-            case records.Evaluated() if self.is_evaluator(record.cid):
+            case events.Evaluated() if self.is_evaluator(record.cid):
                 values = {printable(k): v for k, v in record.values.items()}
                 self.metrics.append((record.version, values))
             case _ if act := ACTS.get(type(record)):
@@ -242,7 +280,7 @@ class Progress:
             case _:
                 pass
 
-    def _count_update(self, record: records.Decided) -> None:
+    def _count_update(self, record: events.Decided) -> None:
         self.verdicts[record.verdict.value] += 1
         self.payload_up += record.nbytes
         if (

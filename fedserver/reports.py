@@ -3,10 +3,10 @@
 from typing import Any
 
 import grpc
+from fedwire.convert import epoch_name
 from fedwire.v1 import federation_pb2 as pb
-from fedwire.values import epoch_name
 
-from fedcore.coordinator.events import ClientFailed, ModelEvaluated, SamplesSkipped
+from fedcore.coordinator.events import Evaluated, Failed, Skipped
 from fedcore.protocol import MOST_COUNTED
 from fedcore.text import is_printable, wrong_metrics
 from fedcore.user_code import LONG_TEXT, LONGEST_WHY
@@ -37,7 +37,7 @@ class Reports:
     async def _take(self, cid: str, request: pb.ReportRequest) -> None:
         at = self._core.now()
         if request.skipped:
-            skipped = SamplesSkipped(
+            skipped = Skipped(
                 at=at,
                 cid=cid,
                 count=min(request.skipped, MOST_COUNTED),
@@ -46,11 +46,11 @@ class Reports:
             self._core.submit(skipped)
         elif request.error:
             error = request.error[-LONG_TEXT:]
-            self._core.submit(ClientFailed(at=at, cid=cid, error=error))
+            self._core.submit(Failed(at=at, cid=cid, error=error))
         elif epoch_name(request.model.epoch) == await self._core.ask(
             lambda coordinator: coordinator.state.epoch
         ):
-            measured = ModelEvaluated(
+            measured = Evaluated(
                 at=self._core.now(),
                 cid=cid,
                 version=request.model.version,

@@ -13,30 +13,28 @@ from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
-from fedcore.coordinator.actions import (
+from fedcore.coordinator.events import (
     Action,
     Finish,
+    Lost,
     Persist,
     Refuse,
     SendAck,
     SendReply,
     SetTimer,
     StartTask,
+    TimerFired,
 )
-from fedcore.coordinator.events import ClientLost, TimerFired
 from fedcore.typing import Seconds
 from fedrun.run import Run
 from fedrun.tracing import OFF, Tracer
 from fedrun.traffic_file import TrafficFile
-from fedserver.answers import Answers
+from fedserver.callers import Sessions
 from fedserver.connections import Disconnector
-from fedserver.core import Core
-from fedserver.evaluations import EvaluationTimes
+from fedserver.core import Answers, Core
 from fedserver.listening import bind, open_operator_socket, options
-from fedserver.metering import Metered
-from fedserver.progress import Progress
-from fedserver.service import FederationService
-from fedserver.sessions import Sessions
+from fedserver.progress import EvaluationTimes, Progress
+from fedserver.service import FederationService, Metered
 from fedserver.status import Status
 from fedserver.tracing import VersionSpans
 
@@ -284,7 +282,7 @@ class Server:
         while True:
             await asyncio.sleep(_SWEEP)
             for cid in self._sessions.missing():
-                self._core.submit(ClientLost(at=self._core.now(), cid=cid))
+                self._core.submit(Lost(at=self._core.now(), cid=cid))
             stalled = self.progress.stalled
             if stalled and not was_stalled:
                 _log.warning("%s", stalled)

@@ -9,24 +9,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedcore import kernels
-from fedcore.coordinator.records import Evaluated, Failed, Stepped
+from fedcore.coordinator.events import Evaluated, Failed, Stepped
 from fedcore.coordinator.settings import unreported
 from fedcore.memory import keep
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
-from fedrun.journal.codec import Row
+from fedrun.journal.store import Row
 from fedrun.json_lines import note_ids
 from fedrun.results.divergence import Divergence, classes_of
 from fedrun.run import Run, open_run, require_run
 from fedrun.tracing import make_tracer
 from fedserver.children import fitted_model, keep_evaluating
 from fedserver.connections import allow_many
-from fedserver.json_log import JsonLog
+from fedserver.json_log import JsonLog, logging_aside
 from fedserver.live import LiveView
 from fedserver.progress import Progress
 from fedserver.server import EVALUATOR_STARTS, Server
 from fedserver.web.port import require_packages
-from fedserver.writer import logging_aside
 
 _log = logging.getLogger(__name__)
 _MOST_ERRORS = 3  # of evaluators, that are told

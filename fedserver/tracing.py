@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from fedcore.coordinator.records import Decided, Stepped
+from fedcore.coordinator.events import Decided, Stepped
 from fedcore.protocol import Verdict
-from fedrun.journal.codec import Row
+from fedrun.journal.store import Row
 from fedrun.tracing import Tracer
 
 MOST_LINKS = 128  # of a version

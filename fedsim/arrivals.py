@@ -16,17 +16,17 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from fedcore.coordinator.actions import Persist
-from fedcore.coordinator.events import StopRequested
-from fedcore.coordinator.records import (
+from fedcore.coordinator.events import (
     Closed,
     Decided,
     Declined,
     Enrolled,
     HistoryForked,
     Leased,
+    Persist,
     Stepped,
     StepReason,
+    StopRequested,
 )
 from fedcore.errors import ConfigError
 from fedcore.participant import Participant
@@ -35,7 +35,7 @@ from fedcore.typing import Seconds
 from fedcore.workload import Client
 from fedrun.config import SimulateConfig, parse_config
 from fedrun.journal import Journal
-from fedrun.journal.codec import Row
+from fedrun.journal.store import Row
 from fedsim.exact import ExactClients
 from fedsim.world import World
 

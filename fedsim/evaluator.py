@@ -9,9 +9,9 @@ from fedcore.arrays import as_numpy
 from fedcore.clients import ClientAlgorithmConfig
 from fedcore.coordinator.events import (
     ClientEnrolled,
-    ClientFailed,
     ClientPulled,
-    ModelEvaluated,
+    Evaluated,
+    Failed,
 )
 from fedcore.coordinator.settings import unreported
 from fedcore.errors import ConfigError, WorkloadError
@@ -99,7 +99,7 @@ class SimulatedEvaluator:
             self._failures = 0
             self._require(values)
             world.feed(
-                ModelEvaluated(
+                Evaluated(
                     at=world.clock.now,
                     cid=NAME,
                     version=reply.patch.version,
@@ -123,7 +123,7 @@ class SimulatedEvaluator:
         self._failures += 1
         _log.warning("%s: %s", NAME, error)
         now = world.clock.now
-        world.feed(ClientFailed(at=now, cid=NAME, error=last_words(error)))
+        world.feed(Failed(at=now, cid=NAME, error=last_words(error)))
         if self._failures < MOST_FAILURES:
             world.clock.after(AFTER_FAILURE * 2**self._failures, self._pull)
             return
@@ -218,10 +218,8 @@ def evaluate_last(
             values, samples = evaluate(client, public_D, version, kept)
         except WorkloadError as error:
             _log.warning("%s: %s", cid, error)
-            world.feed(ClientFailed(at=now, cid=cid, error=last_words(error)))
+            world.feed(Failed(at=now, cid=cid, error=last_words(error)))
             continue
         world.feed(
-            ModelEvaluated(
-                at=now, cid=cid, version=version, values=values, samples=samples
-            )
+            Evaluated(at=now, cid=cid, version=version, values=values, samples=samples)
         )

@@ -14,9 +14,9 @@ from fedcore.controllers import Report
 from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientPulled,
+    Evaluated,
     Event,
-    ModelEvaluated,
-    SamplesSkipped,
+    Skipped,
     Timer,
     UpdatePushed,
 )
@@ -276,7 +276,7 @@ class ExactClients:
             participant.state, data, seed, self.clients[who]
         )
         if trained.skipped:
-            event = SamplesSkipped(
+            event = Skipped(
                 at=world.clock.now, cid=name, count=trained.skipped, why=trained.why
             )
             world.feed(event)
@@ -323,7 +323,7 @@ class ExactClients:
             self.clients[who], state.public_D, state.held.version, state.kept
         )
         self._world.feed(
-            ModelEvaluated(
+            Evaluated(
                 at=self._world.clock.now,
                 cid=self._names[who],
                 version=state.held.version,

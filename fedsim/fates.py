@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from fedcore.algorithm import AlgorithmConfig
-from fedcore.coordinator.events import ClientFailed, ClientLost, Event
+from fedcore.coordinator.events import Event, Failed, Lost
 from fedcore.errors import WorkloadError
 from fedcore.typing import JSON, Seconds
 from fedcore.user_code import AFTER_FAILURE, MOST_FAILURES, last_words
@@ -146,7 +146,7 @@ class Fates:
 
     def miss(self, who: int) -> None:
         """The server notices that a client is lost."""
-        self._behind.feed(ClientLost(at=self._world.clock.now, cid=self._names[who]))
+        self._behind.feed(Lost(at=self._world.clock.now, cid=self._names[who]))
 
     def train(self, who: int) -> None:
         """A client has trained."""
@@ -182,7 +182,7 @@ class Fates:
         now, name = self._world.clock.now, self._names[who]
         if failures == 1:
             _log.warning("%s: %s", name, error)
-        self._behind.feed(ClientFailed(at=now, cid=name, error=last_words(error)))
+        self._behind.feed(Failed(at=now, cid=name, error=last_words(error)))
         if failures < MOST_FAILURES:
             self._schedule(now + AFTER_FAILURE * 2**failures, BEGINS, who)
             return

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedcore.coordinator.events import ModelEvaluated
+from fedcore.coordinator.events import Evaluated
 from fedcore.coordinator.settings import StopConfig
 from fedcore.typing import Seconds
 from fedrun import units
@@ -65,7 +65,7 @@ class RunProgress:
     def __call__(self, run: Run, event: Notice) -> None:
         """Takes note of an event, and draws if it is time to."""
         self._latest = run, event
-        if isinstance(event, ModelEvaluated):
+        if isinstance(event, Evaluated):
             state = run.coordinator.state
             client = state.clients[event.cid]
             if client.role == "evaluator":
@@ -235,7 +235,7 @@ def nearest(stop: StopConfig, run: Run, event: Notice) -> Goal:
     return goal._replace(share=min(goal.share, 1.0))
 
 
-def measured(event: ModelEvaluated, stop: StopConfig) -> str:
+def measured(event: Evaluated, stop: StopConfig) -> str:
     """Metrics, their targets and the samples: ``accuracy 0.812 of 0.95  n 360``."""
     shown = [
         f"{name} {value:.3f}"

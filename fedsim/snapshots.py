@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedcore.coordinator.records import Closed
+from fedcore.coordinator.events import Closed
 from fedcore.errors import ConfigError, CorruptJournalError
 from fedcore.params import ParamSpec
 from fedcore.trees import Arrays

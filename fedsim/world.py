@@ -10,35 +10,34 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, assert_never
 
-from fedcore.coordinator.actions import (
+from fedcore.coordinator.events import (
     Action,
+    Evaluated,
+    Event,
     Finish,
+    Lease,
     Persist,
     Refuse,
     SendAck,
     SendReply,
     SetTimer,
     StartTask,
-)
-from fedcore.coordinator.events import (
-    Event,
-    ModelEvaluated,
+    Stepped,
+    StepReason,
     StopRequested,
     Timer,
     TimerFired,
     UpdatePushed,
 )
-from fedcore.coordinator.leases import Lease
-from fedcore.coordinator.records import Stepped, StepReason
 from fedcore.errors import LatecomerError, WorkloadError
 from fedcore.protocol import Ack, Answer, Epoch, Patch, Reply
 from fedcore.rng import Key
 from fedcore.typing import Bytes, Seconds, Vector
 from fedrun.callbacks import Notice
 from fedrun.commit import GroupCommit
-from fedrun.journal.codec import Row
+from fedrun.journal.store import Row
+from fedrun.results.coverage import ShortVersions
 from fedrun.results.divergence import Divergence, classes_of
-from fedrun.results.short_versions import ShortVersions
 from fedrun.run import Run
 from fedrun.traffic import Lane, Traffic, Way, codec_of
 from fedrun.traffic_file import LaneRow, TrafficFile
@@ -146,7 +145,7 @@ class World:
 
     def tell(self, event: Notice) -> None:
         """Calls ``on_event``, which may end the run by returning a reason."""
-        if isinstance(event, ModelEvaluated):
+        if isinstance(event, Evaluated):
             row = self.run.coordinator.state.clients[event.cid]
             if row.role == "evaluator":
                 self._divergence.evaluated(event.values, event.version)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedclient.store import ClientStore
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.params import digest
 from fedcore.participant import ParticipantState
 from fedcore.protocol import Verdict

@@ -14,7 +14,7 @@ import numpy as np
 import latecomer
 from benchmarks.asynchrony.contenders import Contender, Rates
 from benchmarks.asynchrony.problem import Problem
-from fedcore.coordinator.events import ModelEvaluated
+from fedcore.coordinator.events import Evaluated
 from fedcore.protocol import Verdict
 from fedcore.typing import JSON, Seconds
 from fedrun.callbacks import Notice
@@ -127,7 +127,7 @@ class _Watch:
         self._target, self._gives_up = target, gives_up
 
     def __call__(self, run: Run, event: Notice) -> None:
-        if not isinstance(event, ModelEvaluated):
+        if not isinstance(event, Evaluated):
             return
         self.seconds.append(event.at)
         self.accuracy.append(event.values["accuracy"])

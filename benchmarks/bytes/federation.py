@@ -16,7 +16,7 @@ from benchmarks.bytes.count import Count
 from benchmarks.bytes.settings import Setting
 from benchmarks.bytes.tasks import Task
 from benchmarks.speed.processes import Helper, cpu_seconds
-from fedcore.coordinator.records import Decided, Leased, Stepped
+from fedcore.coordinator.events import Decided, Leased, Stepped
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds, Vector
 from fedrun.app import load_app

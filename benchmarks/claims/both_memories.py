@@ -32,8 +32,7 @@ from fedcore.compressors import (
     TopK,
 )
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.actions import Action
-from fedcore.coordinator.events import Event
+from fedcore.coordinator.events import Action, Event
 from fedcore.partitions import dirichlet
 
 CLIENTS, COHORT = 50, 10

@@ -22,7 +22,7 @@ from benchmarks.claims import throttled_app
 from benchmarks.claims.report import Cell, Report, Scale, Table, at_least
 from fedcore.clients import LocalSGD
 from fedcore.controllers import IProf, Request, ServerController, TaskReport
-from fedcore.coordinator.records import Decided, Enrolled
+from fedcore.coordinator.events import Decided, Enrolled
 from fedcore.distributions import LogNormal
 from fedcore.recipes import FedBuff
 from fedcore.typing import State

@@ -20,16 +20,19 @@ from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import LocalSGD
 from fedcore.compressors import CompressorConfig
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.actions import Persist, SendAck, SendReply, SetTimer
 from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientPulled,
     Event,
+    Persist,
+    SendAck,
+    SendReply,
+    SetTimer,
+    Stepped,
     Timer,
     TimerFired,
     UpdatePushed,
 )
-from fedcore.coordinator.records import Stepped
 from fedcore.errors import NotStackableError
 from fedcore.model import Metrics, StackedModel
 from fedcore.params import NO_REST, ParamSpec, Rest

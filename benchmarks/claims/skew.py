@@ -34,7 +34,7 @@ from benchmarks.claims.setup import digits
 from fedcore.controllers import Report as ClientReport
 from fedcore.controllers import SkewScout
 from fedcore.controllers.skew_scout import Search
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.rng import Key
 from fedcore.typing import JSON, Indices, State
 from fedcore.workload import Client

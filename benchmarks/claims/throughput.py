@@ -31,7 +31,7 @@ from benchmarks.claims.report import (
     at_most,
 )
 from benchmarks.claims.shared_link import SharedLink
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.planning.demands import Demands, demands_of
 from fedcore.planning.throughput import Pace, Prediction, predict
 from fedcore.rng import Key

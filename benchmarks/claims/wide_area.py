@@ -29,7 +29,7 @@ from benchmarks.claims.report import (
     ratio,
 )
 from benchmarks.claims.setup import digits
-from fedcore.coordinator.records import Decided, Leased
+from fedcore.coordinator.events import Decided, Leased
 from fedcore.partitions import iid
 from fedcore.typing import JSON
 from fedrun.results import Results

@@ -15,7 +15,7 @@ from benchmarks.fidelity.federation import RUN, federate
 from benchmarks.fidelity.page import cells, fidelity_page
 from benchmarks.fidelity.predict import Predictor
 from benchmarks.fidelity.side import began_and_ended, read_side
-from fedcore.coordinator.records import Closed, Decided, Stepped
+from fedcore.coordinator.events import Closed, Decided, Stepped
 from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
 from fedcore.workload import Workload

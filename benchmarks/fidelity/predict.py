@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.fidelity.side import began_and_ended
-from fedcore.coordinator.records import Enrolled
+from fedcore.coordinator.events import Enrolled
 from fedcore.errors import ConfigError
 from fedcore.rng import Key
 from fedcore.typing import Seconds

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedcore.coordinator.records import Closed, Decided, Leased, Stepped
+from fedcore.coordinator.events import Closed, Decided, Leased, Stepped
 from fedcore.errors import ConfigError
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from benchmarks.hospitals.app import evaluate
 from benchmarks.hospitals.schedule import Event
-from fedcore.coordinator.records import Decided, Leased, Stepped
+from fedcore.coordinator.events import Decided, Leased, Stepped
 from fedcore.protocol import Verdict
 from fedcore.typing import JSON, Seconds
 from fedrun.results import Results

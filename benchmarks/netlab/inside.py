@@ -22,7 +22,7 @@ from benchmarks.netlab.links import (
     schedule,
 )
 from benchmarks.netlab.ways import APP, PACE, TARGET, config
-from fedcore.coordinator.records import Decided, Leased
+from fedcore.coordinator.events import Decided, Leased
 from fedcore.protocol import Verdict
 from fedcore.typing import JSON, Seconds
 from fedrun.results import Results

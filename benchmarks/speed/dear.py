@@ -15,8 +15,7 @@ from benchmarks.speed.report import RATIO, Report, Row
 from fedcore import payloads
 from fedcore.compressors import ErrorFeedback, TopK
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.events import ClientEnrolled, UpdatePushed
-from fedcore.coordinator.opened import Opened, open_update
+from fedcore.coordinator.events import ClientEnrolled, Opened, UpdatePushed, open_update
 from fedcore.params import ParamSpec, content_digest
 from fedcore.payloads import Payload, Term
 from fedcore.payloads.rotated import blocks

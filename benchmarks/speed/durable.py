@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from benchmarks.speed.measure import Scale, Work, in_turn, seconds_of
 from benchmarks.speed.report import RATIO, Report, Row
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.protocol import Verdict
 from fedcore.rng import Key
 from fedcore.typing import Seconds

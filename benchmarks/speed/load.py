@@ -20,12 +20,11 @@ from pathlib import Path
 
 import numpy as np
 from fedwire.connect import Address, parse_address
-from fedwire.convert import push_header
+from fedwire.convert import epoch_name, push_header, read_answer
 from fedwire.frames import chunk_frames, header_frame
 from fedwire.keys import cid_of, fresh_key
 from fedwire.service import Stub
 from fedwire.v1 import federation_pb2 as pb
-from fedwire.values import epoch_name, read_answer
 
 from benchmarks.speed.processes import answer
 from fedclient.connection import Connection, Refusal

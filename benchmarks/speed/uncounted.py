@@ -9,7 +9,7 @@ from fedwire.service import handlers
 
 from fedserver import server
 from fedserver.cli import main
-from fedserver.receiving import PushFrames
+from fedserver.pushes import PushFrames
 
 
 class Plain:

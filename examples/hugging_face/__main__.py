@@ -157,7 +157,7 @@ def measure(folder: Path, seed: int) -> Found:
 
 def texts_of(results: Results) -> dict[int, str]:
     """What the model wrote at each version that was evaluated."""
-    from fedcore.coordinator.records import Evaluated
+    from fedcore.coordinator.events import Evaluated
 
     return {each.version: each.text for each in results.of(Evaluated)}
 

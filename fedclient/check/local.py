@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fedwire.convert import epoch_name
 from fedwire.keys import cid_of
 from fedwire.v1 import federation_pb2 as pb
-from fedwire.values import epoch_name
 
 from fedclient.membership import (
     read_algorithm,

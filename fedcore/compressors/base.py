@@ -123,7 +123,7 @@ class CompressorConfig(Method):
         """The formats of its messages for such a model, with those inside others.
 
         For each, the most values that decoding one message of it passes over; a
-        server refuses what costs more (:meth:`fedcore.payloads.reader.Reader.spend`).
+        server refuses what costs more (:meth:`fedcore.payloads.base.Reader.spend`).
         """
 
     def declared_for(self, spec: ParamSpec) -> Declared:

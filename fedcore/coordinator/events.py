@@ -1,16 +1,373 @@
-"""The events of the coordinator. Time and fresh random names are fields of them.
+"""What happens to a coordinator, what it writes, and what its driver has to do.
 
-What an operator does to a run, besides ending it and freeing a name, is its own record.
+An event comes in. From it follow records, which are durable, and actions. A driver
+carries out ``Persist`` before all actions that come after it: nothing that follows from
+a record may leave the process before the record is on disk.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
-from fedcore.coordinator.opened import Opened
-from fedcore.coordinator.records import Act
-from fedcore.protocol import Epoch, Pull, Push, Role
-from fedcore.typing import Seconds
+import numpy as np
+
+from fedcore import payloads
+from fedcore.controllers import USUAL, Assignment
+from fedcore.measured import Measured
+from fedcore.params import ParamSpec
+from fedcore.payloads import Declared, Payload
+from fedcore.protocol import (
+    LARGEST,
+    Ack,
+    Answer,
+    Epoch,
+    Pull,
+    Push,
+    Reply,
+    Role,
+    Verdict,
+)
+from fedcore.typing import Bytes, Counts, Seconds
+
+# ------------------------------ updates: read by any thread, since this needs no state
+
+
+class Opened(NamedTuple):
+    """A payload that was read, or why it could not be read."""
+
+    payload: Payload | None = None
+    absurd: str = ""  # why its values cannot be used; empty: they can
+    error: Exception | None = None  # raised in place of a payload
+
+
+def open_update(
+    data: Bytes, spec: ParamSpec, declared: Declared | None = None
+) -> Opened:
+    """Reads an update as a peer sent it; never raises.
+
+    Args:
+        data: the packed payload.
+        spec: of the model that it must fit.
+        declared: the formats that the uplink makes; others are refused.
+    """
+    try:
+        payload = payloads.unpack(data, spec.sizes, declared)
+        absurd = _absurd(payload, spec)
+        return Opened(payload if absurd else payloads.prepared(payload), absurd)
+    except Exception as error:  # noqa: BLE001 -- the verdict tells it
+        return Opened(error=error)
+
+
+def _absurd(payload: Payload, spec: ParamSpec) -> str:
+    """What is wrong with the values; empty if they are finite and not too large."""
+    if payload.format == "values" or payloads.magnitude(payload) <= LARGEST:
+        return ""
+    with np.errstate(over="ignore", invalid="ignore"):
+        tensor = spec.beyond(payloads.decode(payload), LARGEST)
+    where = f" in {tensor!r}" if tensor else ""  # none: only the bound is so large
+    return f"the update holds NaN, infinite or absurdly large values{where}"
+
+
+# ------------- the records of the journal: decisions, with the inputs that led to them
+#
+# The state follows from the records by elementwise arithmetic alone, so a restart on
+# another processor restores what was acknowledged. Records that are not ``durable``
+# describe the run and change no state; losing the last of them loses no update.
+
+
+StepReason = Literal["buffer", "complete", "deadline", "flush"]
+"""Why a version is made: the buffer is full, nobody is left who could still deliver to
+the cohort, its deadline has passed, or the run ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Durable:
+    """A record that must be on disk before its effects leave the process."""
+
+    durable: ClassVar[bool] = True
+    at: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Volatile:
+    """A record that describes the run, and may be lost."""
+
+    durable: ClassVar[bool] = False
+    at: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enrolled(_Durable):
+    """A client was enrolled."""
+
+    cid: str
+    name: str
+    role: Role
+    index: int = 0  # which of ``count`` parts of the data it has
+    count: int = 1
+    owner: str = ""  # the owner of the name from now on; empty: none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freed(_Durable):
+    """The operator frees a name: the next client that enrols under it owns it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided(_Durable):
+    """An update got its verdict. ``payload`` is what was received."""
+
+    cid: str
+    seq: int
+    digest: str
+    base: int
+    staleness: int
+    verdict: Verdict
+    weight: float  # λ
+    reason: str
+    samples: int
+    steps: int
+    update_norm: float
+    memory_norm: float
+    oldest: int | None  # oldest version whose mass was folded back into it
+    counts: Counts | None  # of labels
+    loss: float | None
+    nbytes: int
+    payload: Bytes  # empty if it was malformed, or not read
+    measured: Measured | None = None  # what its training took
+    metrics: Mapping[str, float] | None = None  # of its training, by the user's loop
+    task: bool = True  # whether a task stood behind it
+
+    @property
+    def was_read(self) -> bool:
+        """Whether the server has read the payload, and keeps it."""
+        return bool(self.payload) and self.verdict is not Verdict.REJECTED_MALFORMED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declined(_Durable):
+    """A task was refused before it was computed; its client may ask again."""
+
+    cid: str
+    version: int
+    planned: int  # the samples that it would have used
+    counts: Counts | None  # the labels that its client announced
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepped(_Durable):
+    """A version was published. ``payload`` is the message, if there is one."""
+
+    version: int
+    reason: StepReason
+    count: int
+    samples: float  # N = Σ n of the buffer
+    digest: str  # of the new public model
+    gap_norm: float  # ‖W - X‖
+    nbytes: int  # of the message; a dense model's if W = X
+    payload: Bytes  # empty: W = X
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryForked(_Durable):
+    """A new history began, because the server had gone back to an older state."""
+
+    epoch: Epoch
+    version: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut(_Durable):
+    """Records from here on were damaged or missing; the run goes on without them.
+
+    The next record begins a new history.
+    """
+
+    first: int  # the number that this record has now
+    last: int  # the last one that was known
+    reason: str
+    kept: str  # the folder below the run's that keeps what was cut off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departed(_Durable):
+    """A client leaves for good."""
+
+    cid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated(_Durable):
+    """A client has evaluated a public model on ``samples`` samples."""
+
+    cid: str
+    version: int
+    values: Mapping[str, float]
+    samples: int
+    text: str = ""
+    """What the model wrote; kept for the report, and nothing depends on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed(_Durable):
+    """The run has ended."""
+
+    version: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResumed(_Durable):
+    """An ended run goes on, because its ``stop`` was changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Act(_Durable):
+    """An act of an operator: the event that asks for it, and the record of it."""
+
+    by: str = ""  # who the operator is, as the command said; empty: it did not say
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused(_Act):
+    """The run is paused: nobody is given training until it is resumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpaused(_Act):
+    """The paused run goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evicted(_Act):
+    """The client of this name is shut out; what it sent before stays."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readmitted(_Act):
+    """An evicted client may come back."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotOrdered(_Act):
+    """The state after this record is to be written as a snapshot."""
+
+    version: int = 0  # the newest one; noted when the act is done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leased(_Volatile):
+    """A client was given a task."""
+
+    cid: str
+    version: int
+    task: Literal["train", "evaluate"]
+    patch: str
+    nbytes: int  # of the patch
+    # What the client announced, where the task was judged before it is computed.
+    planned: int | None = None
+    counts: Counts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed(_Volatile):
+    """The user's code raised on a client: its task yields no update."""
+
+    cid: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped(_Volatile):
+    """The user's code left samples out of a task, which goes on, and gave a reason."""
+
+    cid: str
+    count: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost(_Volatile):
+    """Nothing was heard of a client for too long, or its connection broke."""
+
+    cid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unproved(_Volatile):
+    """A client claimed a later state than the server's, and did not prove it.
+
+    An honest client is asked for its proofs once after each silent rollback. ``count``
+    is the number of such claims, of all clients, since the last record of this kind.
+    """
+
+    cid: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStarted(_Volatile):
+    """A server process began to serve the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStopped(_Volatile):
+    """The server process stopped in good order.
+
+    A process that is killed writes none. If there is none before the next start, the
+    process ended after the record before that start.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tallied(_Volatile):
+    """Many leases and decisions of a simulation; their updates are not kept."""
+
+    count: int
+    columns: str  # packed (fedrun.journal.tally)
+
+
+Act = Paused | Unpaused | Evicted | Readmitted | SnapshotOrdered
+"""What an operator does to a run; with an author and a reason."""
+
+Enrolment = Enrolled | Freed | Evicted | Readmitted | Departed
+"""Clients come, go, or are shut out."""
+
+# The records that move no model.
+Note = (
+    Enrolment
+    | HistoryForked
+    | Cut
+    | Declined
+    | Evaluated
+    | Closed
+    | RunResumed
+    | Act
+    | Failed
+    | Leased
+    | Lost
+    | Skipped
+    | Unproved
+    | ServerStarted
+    | ServerStopped
+    | Tallied
+)
+Record = Note | Decided | Stepped
+
+
+# ------- the events of the coordinator. Time and fresh random names are fields of them
+#
+# What an operator does to a run, besides ending it and freeing a name, is its own
+# record.
 
 
 class Timer(NamedTuple):
@@ -42,13 +399,6 @@ class ClientEnrolled(_Timed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NameFreed(_Timed):
-    """The operator frees a name: the next client that enrols under it owns it."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientPulled(_Timed):
     """A client asks for the model and for work."""
 
@@ -63,49 +413,6 @@ class UpdatePushed(_Timed):
     push: Push
     opened: Opened | None = None  # its payload, if it was read before
     is_unread: bool = False  # only its header has arrived
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientLost(_Timed):
-    """Nothing was heard of a client for too long, or its connection broke."""
-
-    cid: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientFailed(_Timed):
-    """The user's code raised on a client: its task yields no update."""
-
-    cid: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplesSkipped(_Timed):
-    """The user's code left samples out of a task, which goes on, and gave a reason."""
-
-    cid: str
-    count: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientLeft(_Timed):
-    """A client has left for good."""
-
-    cid: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelEvaluated(_Timed):
-    """A client has evaluated a public model on ``samples`` samples."""
-
-    cid: str
-    version: int
-    values: Mapping[str, float]
-    samples: int
-    text: str = ""
-    """What the model wrote, for people to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,16 +439,89 @@ class StateRolledBack(_Timed):
 
 Event = (
     ClientEnrolled
-    | NameFreed
+    | Freed
     | ClientPulled
     | UpdatePushed
-    | ClientLost
-    | ClientFailed
-    | SamplesSkipped
-    | ClientLeft
-    | ModelEvaluated
+    | Lost
+    | Failed
+    | Skipped
+    | Departed
+    | Evaluated
     | TimerFired
     | StopRequested
     | StateRolledBack
     | Act
 )
+
+
+# ------------------------------------------- actions: what the driver has to carry out
+
+
+@dataclass(slots=True)
+class Lease:
+    """Permission for a client to train on one version."""
+
+    cid: str
+    version: int
+    number: int
+    given: Assignment = USUAL
+    """What the controllers at the server give the task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Persist:
+    """Write this record."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendAck:
+    """Answer a push."""
+
+    cid: str
+    ack: Ack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendReply:
+    """Answer a pull."""
+
+    cid: str
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """Answer a pull without a model, or refuse an enrolment (nonce 0)."""
+
+    cid: str
+    nonce: int
+    answer: Answer
+    retry_after: Seconds = 0.0  # 0: as soon as the driver thinks fit
+    reason: str = ""  # why a task was refused before it was computed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTimer:
+    """Feed ``TimerFired`` at this time."""
+
+    timer: Timer
+    at: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTask:
+    """Let a simulated client train; it waits for a task without a pull."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """Note that the run has ended."""
+
+    reason: str
+
+
+Action = Persist | SendAck | SendReply | Refuse | SetTimer | StartTask | Finish

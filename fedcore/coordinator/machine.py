@@ -7,40 +7,249 @@ the gRPC service, a virtual clock, a replayed journal or a test drives it. The o
 the checks is normative (docs/protocol.md): model checking showed where each must be.
 """
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import assert_never
 
 from fedcore.algorithm import Algorithm
-from fedcore.coordinator import events, records
-from fedcore.coordinator.actions import (
+from fedcore.coordinator import events
+from fedcore.coordinator.answers import (
+    Evaluations,
+    acknowledged,
+    answered,
+    enrolled,
+    evaluated,
+    later_states,
+    lease_note,
+    objection,
+    record_of,
+    replied,
+    why_not_freed,
+    why_waiting,
+)
+from fedcore.coordinator.events import (
     Action,
+    Declined,
+    Enrolled,
+    Event,
     Finish,
+    Lease,
+    Note,
+    Opened,
     Persist,
     Refuse,
     SendAck,
+    SendReply,
     SetTimer,
+    StartTask,
+    StepReason,
+    Timer,
 )
-from fedcore.coordinator.acts import objection, record_of, why_not_freed, why_waiting
-from fedcore.coordinator.answers import acknowledged, answered
-from fedcore.coordinator.claims import enrolled, evaluated, later_states
-from fedcore.coordinator.evaluations import Evaluations
-from fedcore.coordinator.events import Event, Timer
-from fedcore.coordinator.opened import Opened
-from fedcore.coordinator.pulls import Pulls
-from fedcore.coordinator.records import Enrolled, Note, StepReason
-from fedcore.coordinator.rounds import Rounds
-from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
-from fedcore.coordinator.updates import NO_TASK, Arrived, Decision, Flaw
-from fedcore.coordinator.verdicts import (
+from fedcore.coordinator.rounds import (
+    Asked,
+    Rounds,
     arrived,
     judge,
     raised,
     read_update,
     unread_flaw,
 )
-from fedcore.coordinator.verdicts import record_of as record_of_update
+from fedcore.coordinator.rounds import record_of as record_of_update
+from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
+from fedcore.coordinator.state import NO_TASK, Arrived, Decision, Flaw
 from fedcore.proofs import Authenticator
-from fedcore.protocol import Answer, Epoch, Pull, Push
+from fedcore.protocol import Answer, Epoch, Pull, Push, Task, TaskKind
 from fedcore.typing import Seconds, Vector
+
+# --------------------- pulls that wait: who gets a task, and how each pull is answered
+
+
+class Pulls:
+    """The pulls of clients that wait for a task, and the answers to them."""
+
+    def __init__(
+        self,
+        rounds: Rounds,
+        evaluations: Evaluations,
+        timeouts: TimeoutsConfig,
+        proofs: Authenticator,
+    ) -> None:
+        """Nobody waits.
+
+        Args:
+            rounds: decide who trains.
+            evaluations: decide who evaluates.
+            timeouts: how long a client waits, and how long a task may take.
+            proofs: makes the proofs of versions and verdicts.
+        """
+        self.timeouts = timeouts
+        self._rounds = rounds
+        self._state = rounds.state
+        self._evaluations = evaluations
+        self._proofs = proofs
+        self._pulls: dict[str, Pull] = {}  # of the clients that wait
+        rounds.asked = self._asked
+
+    def _asked(self, cid: str) -> Asked:
+        """Returns what a client that waits said in its pull."""
+        pull = self._pulls.get(cid)
+        return Asked() if pull is None else Asked(pull.device, pull.plan)
+
+    def wait(self, pull: Pull) -> list[Action]:
+        """Lets a client wait until it has a task, or ``timeouts.hold`` has passed."""
+        if self._state.clients[pull.cid].role == "evaluator":
+            self._rounds.leases.lose(pull.cid)  # if it was a trainer before
+            self._evaluations.arrive(pull.cid, self._state.evaluated)
+        else:
+            self._evaluations.withdraw(pull.cid)
+            self._rounds.arrive(pull.cid)
+        self._pulls[pull.cid] = pull
+        actions = [*self._rounds.advance(), *self.grant()]
+        if pull.cid in self._pulls:
+            timer = Timer("hold", pull.cid, pull.nonce)
+            at = self._state.at + self.timeouts.hold
+            actions.append(SetTimer(timer=timer, at=at))
+        return actions
+
+    def grant(self) -> list[Action]:
+        """Gives tasks to those who wait and may have one, evaluators first.
+
+        The order decides who gets a shorter patch (:class:`Published`), and whether a
+        deadline or a lease of the same length ends first: simulations keep to it.
+        """
+        actions = self.answer()
+        grants = self._rounds.grant(self._state.at)
+        actions += grants.actions
+        for record in grants.declined:
+            actions.append(self._decline(record))
+        for lease in grants.leases:
+            pull = self._pulls.pop(lease.cid, None)
+            if pull is None:  # a simulated client waits for a task without one
+                actions.append(StartTask(lease=lease))
+                continue
+            actions += self._task(pull, "train", lease)
+            timer = Timer("lease", lease.cid, lease.number)
+            at = self._state.at + self.timeouts.lease
+            actions.append(SetTimer(timer=timer, at=at))
+        return actions
+
+    def _decline(self, record: Declined) -> Refuse:
+        """Answers a client whose task was refused, without a model."""
+        pull = self._pulls.pop(record.cid, None)
+        rest = self._rounds.algorithm.config.update_filter.rest
+        assert rest is not None  # or no task would be refused
+        return Refuse(
+            cid=record.cid,
+            nonce=0 if pull is None else pull.nonce,
+            answer=Answer.RETRY,
+            retry_after=rest,
+            reason=record.reason,
+        )
+
+    def answer(self) -> list[Action]:
+        """Answers waiting pulls for another reason than a lease.
+
+        Evaluators get a version that is due. After the end, all get the last model.
+        """
+        actions: list[Action] = []
+        if self._state.closed and self._pulls:
+            for pull in self.withdraw_all():
+                actions += self.final(pull)
+        elif self._evaluations.waiting:
+            for cid in self._evaluations.grant(self._state.version):
+                actions += self._task(self._pulls.pop(cid), "evaluate")
+        return actions
+
+    def waiting(self, cid: str) -> Pull | None:
+        """The pull with which a client waits; None if it does not wait."""
+        return self._pulls.get(cid)
+
+    def load(self, pulls: Iterable[Pull]) -> None:
+        """Takes over pulls that waited when a snapshot was taken; nothing follows."""
+        self._pulls.update((pull.cid, pull) for pull in pulls)
+
+    def withdraw(self, cid: str) -> None:
+        """Forgets that a client waits, for a task or to evaluate; it may wait again.
+
+        Args:
+            cid: of a client that waits or not.
+        """
+        self._rounds.leases.withdraw(cid)
+        self._evaluations.withdraw(cid)
+        self._pulls.pop(cid, None)
+
+    def withdraw_all(self) -> list[Pull]:
+        """The pulls of evaluators and then of trainers; nobody waits any longer."""
+        waiting = [*self._evaluations.waiting, *self._rounds.leases.waiting]
+        pulls = [self._pulls[cid] for cid in waiting if cid in self._pulls]
+        for pull in pulls:
+            self.withdraw(pull.cid)
+        return pulls
+
+    def _task(
+        self,
+        pull: Pull,
+        kind: TaskKind,
+        lease: Lease | None = None,
+        *,
+        done: bool = False,
+    ) -> list[Action]:
+        """Answers a pull with a task, and makes the record of its lease."""
+        state, task = self._state, Task(kind=kind, lease=self.timeouts.lease)
+        if lease is None:
+            self._evaluations.ask(pull.cid, state.version)
+        else:
+            cid, version, given = pull.cid, state.version, lease.given
+            seq = state.clients[cid].seq
+            self._evaluations.begin([cid])
+            task = replace(
+                task,
+                evaluate=self._evaluations.asks(cid, version),
+                proof=self._proofs.task(state.epoch, cid, version, seq),
+                work=given.work,
+                density=given.density,
+                samples=given.samples,
+            )
+        answer = self.reply(pull, task, done=done)
+        record = lease_note(answer, kind, state)
+        state.note(record)
+        return [Persist(record=record), answer]
+
+    def reply(
+        self, pull: Pull, task: Task | None = None, *, done: bool = False
+    ) -> SendReply:
+        """Answers a pull with what is new, and with a task if there is one."""
+        return replied(pull, self._state, self._proofs, task, done=done)
+
+    def final(self, pull: Pull) -> list[Action]:
+        """Answers a pull with the last model, to be evaluated if that is due."""
+        if self.is_due_at_end(pull.cid):
+            return self._task(pull, "evaluate", done=True)
+        return [self.reply(pull, done=True)]
+
+    def is_due_at_end(self, cid: str) -> bool:
+        """Whether this client is to evaluate the present version, which is the last.
+
+        Evaluators are, until one of them has done so. Where clients evaluate, each
+        trainer is that has not done so itself.
+        """
+        version = self._state.version
+        if self._state.clients[cid].role == "evaluator":
+            return self._state.evaluated != version
+        return self._evaluations.asks_at_end(cid, version)
+
+    def hold_passed(self, timer: Timer) -> list[Action]:
+        """Answers a pull that has waited long enough, without a task."""
+        pull = self._pulls.get(timer.subject)
+        if pull is None or pull.nonce != timer.number:
+            return []
+        self.withdraw(pull.cid)
+        answer = replied(pull, self._state, self._proofs, None, done=False, waits=True)
+        return [answer, *self.grant()]
+
+
+# ----------------- the server as a deterministic state machine: events in, actions out
+
 
 NO_PLACE = "this version holds enough of this client; the message waits for the next"
 
@@ -113,7 +322,7 @@ class Coordinator:
         self.rounds.begin(at)
         actions: list[Action] = []
         if state.closed and resume and not self.rounds.stop_reason():
-            actions += self._write(records.RunResumed(at=state.at))
+            actions += self._write(events.RunResumed(at=state.at))
         end = self.rounds.stop.end(state.started)
         if end is not None:
             actions.append(SetTimer(timer=Timer("stop"), at=end))
@@ -147,21 +356,21 @@ class Coordinator:
         match event:
             case events.ClientEnrolled():
                 return self._enrol(event)
-            case events.NameFreed():
+            case events.Freed():
                 return self._free(event)
             case events.ClientPulled():
                 return self._pull(event.pull, event.fresh_epoch)
             case events.UpdatePushed():
                 return self._push(event)
-            case events.ClientLost():
-                return self._lose(event.cid)
-            case events.ClientFailed():
+            case events.Lost():
+                return self._lose(event)
+            case events.Failed():
                 return self._fail(event)
-            case events.SamplesSkipped():
+            case events.Skipped():
                 return self._skip(event)
-            case events.ClientLeft():
-                return self._leave(event.cid)
-            case events.ModelEvaluated():
+            case events.Departed():
+                return self._leave(event)
+            case events.Evaluated():
                 return self._evaluate(event)
             case events.TimerFired():
                 return self._fire(event.timer)
@@ -170,11 +379,11 @@ class Coordinator:
             case events.StateRolledBack():
                 return self._open_epoch(event.fresh_epoch, event.reason)
             case (
-                records.Paused()
-                | records.Unpaused()
-                | records.Evicted()
-                | records.Readmitted()
-                | records.SnapshotOrdered()
+                events.Paused()
+                | events.Unpaused()
+                | events.Evicted()
+                | events.Readmitted()
+                | events.SnapshotOrdered()
             ):
                 return self._obey(event)
             case _:
@@ -188,20 +397,20 @@ class Coordinator:
             return self._write(result)
         return [] if result is None else [result]
 
-    def _free(self, event: events.NameFreed) -> list[Action]:
+    def _free(self, event: events.Freed) -> list[Action]:
         if why_not_freed(event, self.state):
             return []
-        return self._write(records.Freed(at=self.state.at, name=event.name))
+        return self._write(replace(event, at=self.state.at))
 
-    def _lose(self, cid: str) -> list[Action]:
+    def _lose(self, event: events.Lost) -> list[Action]:
         """Waits for a client no longer; if it waits after all, it asks again."""
-        actions = self._turn_away(cid, Answer.RETRY)
-        if not self.rounds.leases.lose(cid):
+        actions = self._turn_away(event.cid, Answer.RETRY)
+        if not self.rounds.leases.lose(event.cid):
             return actions
-        record = records.Lost(at=self.state.at, cid=cid)
+        record = replace(event, at=self.state.at)
         return [*actions, *self._write(record), *self.proceed()]
 
-    def _fail(self, event: events.ClientFailed) -> list[Action]:
+    def _fail(self, event: events.Failed) -> list[Action]:
         row = self.state.clients.get(event.cid)
         if row is None or row.evicted is not None:
             return []
@@ -209,40 +418,38 @@ class Coordinator:
             return []
         if row.role == "trainer":
             self.rounds.leases.fail(event.cid)
-        record = records.Failed(at=self.state.at, cid=event.cid, error=event.error)
+        record = replace(event, at=self.state.at)
         return [*self._write(record), *self.proceed()]
 
-    def _skip(self, event: events.SamplesSkipped) -> list[Action]:
+    def _skip(self, event: events.Skipped) -> list[Action]:
         row = self.state.clients.get(event.cid)
         if row is None or row.evicted is not None:
             return []
         if not self.evaluations.has_trouble(event.cid, "skipped"):
             return []
-        at, cid = self.state.at, event.cid
-        record = records.Skipped(at=at, cid=cid, count=event.count, why=event.why)
-        return self._write(record)
+        return self._write(replace(event, at=self.state.at))
 
-    def _leave(self, cid: str) -> list[Action]:
-        row = self.state.clients.get(cid)
+    def _leave(self, event: events.Departed) -> list[Action]:
+        row = self.state.clients.get(event.cid)
         if row is None or row.left:
             return []
-        self.pulls.withdraw(cid)
-        self.rounds.leases.lose(cid)
-        record = records.Departed(at=self.state.at, cid=cid)
+        self.pulls.withdraw(event.cid)
+        self.rounds.leases.lose(event.cid)
+        record = replace(event, at=self.state.at)
         return [*self._write(record), *self.proceed()]
 
-    def _obey(self, act: records.Act) -> list[Action]:
+    def _obey(self, act: events.Act) -> list[Action]:
         """Carries out an act of the operator, unless it cannot be done."""
         if objection(act, self.state):
             return []
         record = record_of(act, self.state)
         actions = self._write(record)
         match record:
-            case records.Paused():
+            case events.Paused():
                 self.rounds.pause()
-            case records.Unpaused():
+            case events.Unpaused():
                 actions += self.rounds.unpause()
-            case records.Evicted():
+            case events.Evicted():
                 for row in self.state.roster.named(record.name):
                     actions += self._turn_away(row.cid, Answer.UNKNOWN)
                     self.rounds.leases.lose(row.cid)
@@ -283,7 +490,7 @@ class Coordinator:
         if self.unproved & (self.unproved - 1):
             return []
         news = (self.unproved + 1) // 2  # since the last record
-        return self._write(records.Unproved(at=self.state.at, cid=cid, count=news))
+        return self._write(events.Unproved(at=self.state.at, cid=cid, count=news))
 
     # ------------------------------------------------------------------- pushes
 
@@ -439,7 +646,7 @@ class Coordinator:
 
     # -------------------------------------------------- evaluation and histories
 
-    def _evaluate(self, event: events.ModelEvaluated) -> list[Action]:
+    def _evaluate(self, event: events.Evaluated) -> list[Action]:
         record = evaluated(event, self.state)
         if record is None or not self.evaluations.is_due(event.cid, event.version):
             return []
@@ -453,7 +660,7 @@ class Coordinator:
 
     def _open_epoch(self, epoch: Epoch, reason: str) -> list[Action]:
         """Starts a new history; clients that wait must be reconciled with it first."""
-        record = records.HistoryForked(
+        record = events.HistoryForked(
             at=self.state.at, epoch=epoch, version=self.state.version, reason=reason
         )
         actions, waiting = self._write(record), self.pulls.withdraw_all()

@@ -9,29 +9,348 @@ directly; for clients whose messages can be lost,
 What happens outside is returned as actions: ``Persist``, ``SetTimer`` and ``Finish``.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from operator import sub
-from typing import NamedTuple
+from traceback import extract_tb
+from typing import Any, NamedTuple
 
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import norms_of
 from fedcore.controllers import Request
-from fedcore.coordinator.actions import Action, Finish, Persist, SetTimer
-from fedcore.coordinator.deadlines import Deadline
-from fedcore.coordinator.events import Timer
-from fedcore.coordinator.leases import Lease, Leases
-from fedcore.coordinator.plans import announced
-from fedcore.coordinator.records import Closed, Declined, Stepped, StepReason
+from fedcore.coordinator.events import (
+    Action,
+    Closed,
+    Decided,
+    Declined,
+    Finish,
+    Lease,
+    Opened,
+    Persist,
+    SetTimer,
+    Stepped,
+    StepReason,
+    Timer,
+    open_update,
+)
+from fedcore.coordinator.leases import Leases
 from fedcore.coordinator.settings import StopConfig, reached
-from fedcore.coordinator.state import ServerState
-from fedcore.coordinator.updates import Arrived, Decision, Update
-from fedcore.coordinator.verdicts import judge
+from fedcore.coordinator.state import (
+    Arrived,
+    Decision,
+    Flaw,
+    ServerState,
+    Update,
+    announced,
+    size_of,
+)
+from fedcore.errors import PayloadError
+from fedcore.labels import MOST_CLASSES
 from fedcore.measured import Device
-from fedcore.payloads import Payload
-from fedcore.protocol import LONGEST_WAIT, Epoch, Plan, Verdict
+from fedcore.payloads import Payload, magnitude
+from fedcore.protocol import (
+    LARGEST,
+    LARGEST_SUM,
+    LONGEST_WAIT,
+    MOST_COUNTED,
+    Epoch,
+    Plan,
+    Push,
+    Verdict,
+)
 from fedcore.rng import Key
+from fedcore.text import kept_metrics
 from fedcore.typing import JSON, Row, Seconds, Vector
+
+# ---------------------------------------- decides on an update that has no verdict yet
+
+
+LONGEST_REASON = 200  # characters of what an exception says
+
+
+def judge(update: Update, state: ServerState) -> Decision:
+    """Decides what an update counts for; changes no state.
+
+    Args:
+        update: which has arrived.
+        state: of the server.
+
+    Raises:
+        Exception: a policy raised.
+    """
+    base, staleness = update.base, state.version - update.base
+    if update.flaw is not None:
+        return Decision(update.flaw.verdict, 0.0, staleness, update.flaw.reason)
+    algorithm, cid = state.algorithm, update.client
+    if staleness > state.limit:
+        reason = f"{_versions(staleness)} late, the limit is {state.limit}"
+        return Decision(Verdict.REJECTED_STALE, 0.0, staleness, reason)
+    if "gap" in algorithm.aggregator.needs and base not in state.bases:
+        reason = f"the server no longer has version {base} to mix with"
+        return Decision(Verdict.REJECTED_STALE, 0.0, staleness, reason)
+    if state.closed:
+        reason = f"the run has ended: {state.closed}"
+        return Decision(Verdict.REJECTED_CLOSED, 0.0, staleness, reason)
+    if state.learnt.plans.of(cid, base) is None:  # else it was judged before
+        size = size_of(update.samples, update.measured)
+        refusal = algorithm.update_filter.refusal(
+            state.learnt.update_filter, size, update.counts
+        )
+        if refusal is not None:
+            return Decision(Verdict.REJECTED_POLICY, 0.0, staleness, refusal)
+    weight = algorithm.staleness.weigh(state.learnt.staleness, staleness, update.counts)
+    return Decision(Verdict.ACCEPTED, weight, staleness, _remark(update, state))
+
+
+def read_update(
+    push: Push, state: ServerState, opened: Opened | None, *, has_task: bool = True
+) -> Arrived:
+    """Reads the update of a push, and finds what is wrong with it; never raises.
+
+    Args:
+        push: which has arrived.
+        state: of the server.
+        opened: the payload, if it was read before.
+        has_task: whether a task stands behind it.
+    """
+    payload, flaw = None, None
+    try:
+        opened = opened or open_update(push.payload, state.algorithm.spec)
+        payload = opened.payload
+        if payload is None:
+            raise opened.error or PayloadError("no payload")
+        _check_claims(push, payload)
+        absurd = opened.absurd or _beyond_sums(push, payload, state)
+        if absurd:
+            flaw = Flaw(Verdict.DISCARDED, absurd)
+    except PayloadError as error:
+        payload, flaw = None, Flaw(Verdict.REJECTED_MALFORMED, str(error))
+    except Exception as error:  # noqa: BLE001 -- any error rejects the update
+        payload, flaw = None, raised(error)
+    folded = state.remembers and _oldest(push, state) is not None
+    return arrived(push, flaw, has_task=has_task, payload=payload, folded=folded)
+
+
+def raised(error: Exception) -> Flaw:
+    """Returns the flaw of an update at which a decoder or a policy raised.
+
+    Without a verdict, its client would send it again for ever.
+    """
+    last = extract_tb(error.__traceback__)[-1]
+    where = f"{last.name}, line {last.lineno}"
+    words = f"{type(error).__name__}: {str(error)[:LONGEST_REASON]} ({where})"
+    return unread_flaw(f"judging it raised {words}")
+
+
+def unread_flaw(reason: str) -> Flaw:
+    """Returns the flaw of an update that cannot be handled; its bytes are kept."""
+    return Flaw(Verdict.REJECTED_MALFORMED, reason, is_kept=True)
+
+
+def arrived(
+    push: Push,
+    flaw: Flaw | None,
+    *,
+    has_task: bool,
+    payload: Payload | None = None,
+    folded: bool = False,
+) -> Arrived:
+    """Returns the update of a push; it has no payload if it is not read for its flaw.
+
+    Args:
+        push: which has arrived.
+        flaw: what is wrong with it.
+        has_task: whether a task stands behind it.
+        payload: its values.
+        folded: whether it holds mass of updates that were rejected.
+    """
+    return Arrived(
+        payload=payload,
+        base=push.base.version,
+        samples=push.samples,
+        counts=None if payload is None else push.counts,
+        steps=push.steps,
+        folded=folded,
+        client=push.cid,
+        loss=_finite(push.loss),
+        measured=push.measured and push.measured.checked(),
+        flaw=flaw,
+        task=has_task,
+    )
+
+
+def record_of(
+    push: Push, update: Arrived, decision: Decision, state: ServerState
+) -> Decided:
+    """Returns the record of a decision.
+
+    Args:
+        push: which was decided on.
+        update: what was read of it.
+        decision: on it.
+        state: of the server, at the version at which it was decided.
+    """
+    flaw = update.flaw
+    is_kept = update.payload is not None or (flaw is not None and flaw.is_kept)
+    return Decided(
+        at=state.at,
+        cid=push.cid,
+        seq=push.seq,
+        digest=push.digest,
+        base=push.base.version,
+        staleness=decision.staleness,
+        verdict=decision.verdict,
+        weight=decision.weight,
+        reason=decision.reason,
+        samples=push.samples,
+        steps=push.steps,
+        update_norm=_finite(push.update_norm) or 0.0,
+        memory_norm=_finite(push.memory_norm) or 0.0,
+        oldest=_oldest(push, state),
+        counts=update.counts,
+        loss=update.loss,
+        nbytes=len(push.payload),
+        payload=push.payload if is_kept else b"",
+        measured=update.measured,
+        metrics=kept_metrics(push.metrics),
+        task=update.task,
+    )
+
+
+def _beyond_sums(push: Push, payload: Payload, state: ServerState) -> str:
+    """Why the sums of a version could overflow; empty if they cannot.
+
+    All clients together, each with so many samples and values, must stay in float32.
+    """
+    config = state.algorithm.config
+    samples = config.counted(push.samples)
+    times = samples * max(config.buffer, state.roster.trainers)
+    if "pace" in state.algorithm.aggregator.needs:
+        own = state.settings_of(push.cid)
+        times *= config.most_steps(push.samples, push.base.version, own)
+    if LARGEST * times <= LARGEST_SUM or magnitude(payload) * times <= LARGEST_SUM:
+        return ""
+    return f"the update is absurdly large to count for {samples} samples"
+
+
+def _remark(update: Update, state: ServerState) -> str:
+    """A remark on an update that counts for fewer samples or steps than it claims."""
+    config, remarks, samples = state.algorithm.config, [], update.samples
+    counted = config.counted(samples)
+    if config.weigh_by == "samples" and counted != samples:
+        remarks.append(f"{counted} of its {samples} samples (algorithm.samples_cap)")
+    if "pace" in state.algorithm.aggregator.needs:
+        own, steps = state.settings_of(update.client), update.steps
+        most = config.most_steps(samples, update.base, own)
+        if steps > most:
+            remarks.append(f"{most} of its {steps} steps, more than it can be given")
+    return f"counts for {' and for '.join(remarks)}" if remarks else ""
+
+
+def _check_claims(push: Push, payload: Payload) -> None:
+    """Checks the numbers of a peer.
+
+    Raises:
+        PayloadError: one of them is impossible.
+    """
+    if payload.format == "values":
+        raise PayloadError("new values of a model are no update")
+    if not 1 <= push.samples <= MOST_COUNTED:
+        raise PayloadError(
+            f"an update of {push.samples} samples; expected 1 to {MOST_COUNTED}"
+        )
+    if push.base.version < 0:
+        raise PayloadError(f"an update based on version {push.base.version}")
+    if push.counts is not None and (
+        len(push.counts) > MOST_CLASSES
+        or bool(((push.counts < 0) | (push.counts > MOST_COUNTED)).any())
+    ):
+        raise PayloadError(
+            f"label counts must be 0 to {MOST_COUNTED}, for up to {MOST_CLASSES} "
+            "classes"
+        )
+
+
+def _oldest(push: Push, state: ServerState) -> int | None:
+    """The oldest version of this history whose mass was folded back into an update."""
+    oldest = push.oldest
+    return oldest.version if oldest and oldest.epoch == state.epoch else None
+
+
+def _finite(claim: float | None) -> float | None:
+    return claim if claim is not None and math.isfinite(claim) else None
+
+
+def _versions(count: int) -> str:
+    return "1 version" if count == 1 else f"{count} versions"
+
+
+# ------ the deadline of a cohort: when it has passed, and how a pause of the run moves
+
+
+class Deadline:
+    """The deadline of the present cohort, if it has one.
+
+    It depends on the times of events alone. It is not durable: after a restart, the
+    first lease sets it anew.
+    """
+
+    def __init__(self) -> None:
+        """Makes one that is not set."""
+        self._set: SetTimer | None = None
+        self._left: Seconds | None = None  # of a deadline that a pause stopped
+
+    @property
+    def is_set(self) -> bool:
+        """Whether this cohort has a deadline, stopped or not."""
+        return self._set is not None
+
+    def begin(self, timer: Timer, at: Seconds) -> list[Action]:
+        """A cohort begins; returns the timer to set, for the time ``at``."""
+        self._set, self._left = SetTimer(timer=timer, at=at), None
+        return [self._set]
+
+    def end(self) -> None:
+        """The cohort is over: a timer of it that fires is void."""
+        self._set = self._left = None
+
+    def is_due(self, timer: Timer) -> bool:
+        """Whether a timer that fires is this deadline, and no pause has stopped it."""
+        is_this = self._set is not None and timer == self._set.timer
+        return is_this and self._left is None
+
+    def stop(self, at: Seconds) -> None:
+        """The run is paused: the time that is left stays."""
+        if self._set is not None:
+            self._left = max(0.0, self._set.at - at)
+
+    def go_on(self, at: Seconds) -> list[Action]:
+        """The run goes on; returns the timer to set in place of the one before.
+
+        It has another name, so that the one before is void, even where it has fired and
+        is on its way to the coordinator.
+        """
+        if self._set is None or self._left is None:
+            return []
+        before = self._set.timer
+        return self.begin(
+            before._replace(subject=f"{before.subject}+"), at + self._left
+        )
+
+    def dump(self) -> JSON:
+        """The deadline as JSON, for :meth:`load`; only simulations ask, unpaused."""
+        return None if self._set is None else [*self._set.timer, self._set.at]
+
+    def load(self, saved: Sequence[Any] | None) -> list[Action]:
+        """Takes over what :meth:`dump` returned; returns the timer to set."""
+        if saved is None:
+            return []
+        *timer, at = saved
+        return self.begin(Timer(*timer), at)
+
+
+# ------------------- the rounds of a federation, for clients whose messages all arrive
 
 
 class Asked(NamedTuple):

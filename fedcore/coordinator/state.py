@@ -4,30 +4,345 @@
 coordinator applies its decisions by the same methods.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any, NamedTuple, Protocol, assert_never
 
 import numpy as np
 import numpy.typing as npt
 
 from fedcore import payloads
 from fedcore.aggregators import Contribution
-from fedcore.algorithm import Algorithm
+from fedcore.algorithm import Algorithm, AlgorithmConfig
 from fedcore.clients import ClientAlgorithmConfig
-from fedcore.coordinator import records
-from fedcore.coordinator.clients import ClientRow
-from fedcore.coordinator.learnt import Learnt
+from fedcore.controllers import Assignment, TaskReport
+from fedcore.coordinator import events
+from fedcore.coordinator.events import Decided, Leased, Note, Record, Stepped
+from fedcore.coordinator.members import ClientRow, Roster
 from fedcore.coordinator.published import Published
-from fedcore.coordinator.records import Decided, Note, Record, Stepped
-from fedcore.coordinator.roster import Roster
-from fedcore.coordinator.updates import Arrived, Decision, Update, efforts
 from fedcore.errors import CorruptJournalError
+from fedcore.labels import counts_array, counts_list
+from fedcore.measured import Measured
 from fedcore.patch import publish
 from fedcore.payloads import Payload, dense_payload
-from fedcore.protocol import Epoch, Receipt, Verdict
+from fedcore.protocol import Epoch, Plan, Receipt, Verdict
 from fedcore.trees import Arrays, load_tree, save_tree, with_arrays
-from fedcore.typing import JSON, Row, Seconds, State, Vector
+from fedcore.typing import JSON, Counts, Row, Seconds, State, Vector
+
+# ---------------------------- what the server knows of an update when it decides on it
+
+
+class Finished(Protocol):
+    """A task that has ended with an update."""
+
+    @property
+    def base(self) -> int:
+        """The version that it was trained on."""
+
+    @property
+    def steps(self) -> int:
+        """The number of local steps; 0: it is what a leaving client's memory held."""
+
+    @property
+    def samples(self) -> int:
+        """The number of samples that it was trained on."""
+
+    @property
+    def counts(self) -> Counts | None:
+        """The number of samples of each class."""
+
+    @property
+    def loss(self) -> float | None:
+        """The mean training loss; None or NaN: unknown."""
+
+    @property
+    def measured(self) -> Measured | None:
+        """What the training took; None: unknown."""
+
+
+class Flaw(NamedTuple):
+    """What is wrong with an update itself, whatever the state of the server is."""
+
+    verdict: Verdict
+    reason: str
+    is_kept: bool = False  # the record keeps its bytes, to find the mistake by them
+
+
+NO_TASK = Flaw(Verdict.REJECTED_POLICY, "no task stands behind this update")
+
+
+class Decision(NamedTuple):
+    """What the server decided on an update."""
+
+    verdict: Verdict
+    weight: float  # λ
+    staleness: int  # in versions
+    reason: str = ""
+
+
+class Update(Finished, Protocol):
+    """An update that waits for its decision."""
+
+    @property
+    def flaw(self) -> Flaw | None:
+        """What is wrong with it; None: its values are finite and not too large."""
+
+    @property
+    def payload(self) -> Payload | None:
+        """Its values; None if they are a row of a stack, or cannot be read."""
+
+    @property
+    def folded(self) -> bool:
+        """Whether it holds mass of updates that were rejected."""
+
+    @property
+    def client(self) -> str:
+        """The id of the client that has sent it."""
+
+
+def size_of(samples: int, measured: Measured | None) -> int:
+    """Returns the size of a task: the samples that its steps used, if that is known.
+
+    Args:
+        samples: the client's.
+        measured: what the training took; None: unknown.
+    """
+    return measured.samples if measured is not None and measured.samples else samples
+
+
+class Arrived(NamedTuple):
+    """An update that arrived as a message."""
+
+    payload: Payload | None
+    base: int
+    samples: int
+    counts: Counts | None
+    steps: int
+    folded: bool
+    client: str
+    loss: float | None = None
+    measured: Measured | None = None
+    flaw: Flaw | None = None
+    task: bool = True
+    """Whether a task stands behind it."""
+
+
+def efforts(
+    algorithm: Algorithm, update: Update, own: ClientAlgorithmConfig
+) -> dict[str, float]:
+    """Returns what a contribution says of the steps of an update.
+
+    Args:
+        algorithm: the federation's.
+        update: what has arrived.
+        own: its client's settings.
+    """
+    if not update.steps:  # it is what a leaving client's memory held
+        return {}
+    steps, client = update.steps, own.at(update.base)
+    found = {"work": steps / client.step_count(update.samples)}
+    if "pace" in algorithm.aggregator.needs:
+        found["effort"] = found["pace"] = client.effort(steps)
+        most = algorithm.config.most_steps(update.samples, update.base, own)
+        if steps > most:
+            found["pace"] = client.effort(most)
+    return found
+
+
+# ---------- tasks that are judged before they are computed, by what their clients plan
+#
+# Damaskinos et al., "FLeet", Middleware 2020, arXiv 2006.07273, §2.4: the controller
+# sits before the computation. Where a client says in its pull what it has, the update
+# filter judges the task that it would get. An update of a task that passed is not
+# judged again; the filter learns of it as it was announced.
+
+
+class Announced(NamedTuple):
+    """A task as it was judged before it was computed."""
+
+    version: int
+    """That of the model which the task trains on."""
+    size: int
+    """How many samples it uses, as :func:`fedcore.coordinator.state.size_of`."""
+    counts: Counts | None
+    """The labels of its client's samples (C,); None: it did not say."""
+
+
+def announced(
+    config: AlgorithmConfig,
+    own: ClientAlgorithmConfig,
+    plan: Plan,
+    given: Assignment,
+    version: int,
+) -> Announced:
+    """Returns the task that a client with this plan would get.
+
+    Args:
+        config: of the recipe.
+        own: the settings of that client.
+        plan: what the client says.
+        given: what the controllers at the server give it.
+        version: that it would train on.
+    """
+    size = plan.samples
+    if config.uses_device:  # then its update says how many samples the steps used
+        client = own.at(version)
+        steps = client.steps_of(plan.samples, given.work, given.samples)
+        size = client.sized(given.samples).used_by(plan.samples, steps)
+    return Announced(version, size, plan.counts)
+
+
+class Plans:
+    """The tasks that passed, until their updates get a verdict; one a client."""
+
+    def __init__(self) -> None:
+        self._passed: dict[str, Announced] = {}
+
+    def note(self, cid: str, task: Announced | None) -> None:
+        """A client has got a task; None: one that was not judged before."""
+        if task is None:
+            self._passed.pop(cid, None)
+        else:
+            self._passed[cid] = task
+
+    def note_lease(self, record: Leased) -> None:
+        """A client has got a task, as a record of the journal says."""
+        task = None
+        if record.planned is not None:
+            task = Announced(record.version, record.planned, record.counts)
+        self.note(record.cid, task)
+
+    def of(self, cid: str, base: int) -> Announced | None:
+        """Returns what was announced of a client's task; None: it was not judged.
+
+        Args:
+            cid: the client.
+            base: the version that its update was trained on.
+        """
+        task = self._passed.get(cid)
+        return task if task is not None and task.version == base else None
+
+    def dump(self) -> JSON:
+        """Returns the tasks that passed, each as [client, version, size, counts]."""
+        return [
+            [cid, task.version, task.size, counts_list(task.counts)]
+            for cid, task in self._passed.items()
+        ]
+
+    def load(self, saved: Mapping[str, JSON]) -> None:
+        """Takes over what :meth:`dump` returned, from a snapshot's ``plans``."""
+        known = saved.get("plans", ())  # an older program judged no plans
+        self._passed = {
+            cid: Announced(version, size, counts_array(counts))
+            for cid, version, size, counts in known
+        }
+
+
+# ------ what roles have learnt from verdicts, on which later verdicts and tasks depend
+
+
+ROLES = ("staleness", "update_filter", "controllers", "selection")
+_REPORTED = (Verdict.ACCEPTED, Verdict.REJECTED_STALE, Verdict.REJECTED_POLICY)
+
+
+class Learnt:
+    """The states of the staleness policy, update filter, controllers and selection."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self._algorithm = algorithm
+        self.staleness = algorithm.staleness.init()
+        self.update_filter = algorithm.update_filter.init()
+        self.controllers: State = None
+        self.selection = algorithm.selection.init()
+        self.plans = Plans()
+
+    def learn(self, decision: Decision, cid: str, task: Finished, at: Seconds) -> None:
+        """Lets all roles learn from a decision on an update.
+
+        Args:
+            decision: what became of it.
+            cid: of its client.
+            task: what it was computed by.
+            at: when it was decided.
+        """
+        verdict, weight, staleness, _ = decision
+        algorithm, counts = self._algorithm, task.counts
+        size = size_of(task.samples, task.measured)
+        if (plan := self.plans.of(cid, task.base)) is not None:
+            size, counts = plan.size, plan.counts
+        self.plans.note(cid, None)
+        if verdict is Verdict.ACCEPTED:
+            self.staleness = algorithm.staleness.observe(
+                self.staleness, staleness, task.counts, weight
+            )
+            self.update_filter = algorithm.update_filter.observe(
+                self.update_filter, size, counts
+            )
+        elif verdict is Verdict.REJECTED_POLICY:
+            self._refuse(size, counts)
+        if algorithm.observes_tasks and verdict is not Verdict.REJECTED_CLOSED:
+            self._report(verdict, cid, task, at)
+
+    def decline(self, record: events.Declined) -> None:
+        """Applies that a task was refused before it was computed."""
+        self.plans.note(record.cid, None)
+        self._refuse(record.planned, record.counts)
+
+    def _refuse(self, size: int, counts: Counts | None) -> None:
+        refused = self._algorithm.update_filter.refused
+        if refused is not None:
+            self.update_filter = refused(self.update_filter, size, counts)
+
+    def _report(self, verdict: Verdict, cid: str, task: Finished, at: Seconds) -> None:
+        """Tells the roles that learn from tasks.
+
+        Of an update that is no honest one, the selection learns that it came.
+        """
+        report = TaskReport(at=at, client=cid, base=task.base, steps=0)
+        if verdict in _REPORTED:
+            loss = task.loss
+            report = report._replace(
+                steps=task.steps,
+                loss=loss if loss is not None and math.isfinite(loss) else None,
+                measured=task.measured,
+                samples=task.samples,
+            )
+        controller = self._algorithm.server_controller
+        selection = self._algorithm.selection
+        if controller is not None and verdict in _REPORTED:
+            self.controllers = controller.observe(self.controllers, report)
+        if selection.observe is not None:
+            self.selection = selection.observe(self.selection, report)
+
+    def amend(self, algorithm: Algorithm) -> None:
+        """Takes over other settings; roles whose settings changed start again."""
+        old, new = self._algorithm.config, algorithm.config
+        self._algorithm = algorithm
+        if old.staleness != new.staleness:
+            self.staleness = algorithm.staleness.init()
+        if old.update_filter != new.update_filter:
+            self.update_filter = algorithm.update_filter.init()
+        if old.selection != new.selection:
+            self.selection = algorithm.selection.init()
+        if old.controllers != new.controllers and isinstance(self.controllers, dict):
+            same = {each.kind for each in new.controllers if each in old.controllers}
+            self.controllers = {
+                kind: state for kind, state in self.controllers.items() if kind in same
+            }
+
+    def dump(self, arrays: Arrays) -> JSON:
+        """The states of the roles as JSON; their arrays join the others."""
+        return {role: save_tree(getattr(self, role), role, arrays) for role in ROLES}
+
+    def load(self, known: JSON, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Takes over what :meth:`dump` returned; an older program had fewer roles."""
+        for role in ROLES:
+            tree = load_tree(getattr(self, role), known.get(role), arrays)
+            setattr(self, role, tree)
+
+
+# ----------------------- the durable state of a server, and how each record changes it
 
 
 class ServerState:
@@ -149,41 +464,41 @@ class ServerState:
         """Applies a record that moves no model."""
         match record:
             case (
-                records.Enrolled()
-                | records.Freed()
-                | records.Evicted()
-                | records.Readmitted()
-                | records.Departed()
+                events.Enrolled()
+                | events.Freed()
+                | events.Evicted()
+                | events.Readmitted()
+                | events.Departed()
             ):
                 self.roster.note(record)
                 self.limit = self.algorithm.latest(self.roster.trainers)
-            case records.Paused():
+            case events.Paused():
                 self.paused = record.reason
-            case records.Unpaused():
+            case events.Unpaused():
                 self.paused = None
-            case records.HistoryForked():
+            case events.HistoryForked():
                 self.published.open_epoch(record.epoch)
-            case records.Evaluated():
+            case events.Evaluated():
                 if self.clients[record.cid].role == "evaluator":
                     self.evaluated = max(self.evaluated or 0, record.version)
-            case records.Closed():
+            case events.Closed():
                 self.closed = record.reason
-            case records.RunResumed():
+            case events.RunResumed():
                 self.closed = None
-            case records.Declined():
+            case events.Declined():
                 self.learnt.decline(record)
-            case records.Leased():
+            case events.Leased():
                 self.learnt.plans.note_lease(record)
             case (
-                records.Cut()
-                | records.Failed()
-                | records.Lost()
-                | records.Skipped()
-                | records.Unproved()
-                | records.Tallied()
-                | records.ServerStarted()
-                | records.ServerStopped()
-                | records.SnapshotOrdered()
+                events.Cut()
+                | events.Failed()
+                | events.Lost()
+                | events.Skipped()
+                | events.Unproved()
+                | events.Tallied()
+                | events.ServerStarted()
+                | events.ServerStopped()
+                | events.SnapshotOrdered()
             ):
                 pass
             case _:

@@ -1,5 +1,6 @@
 """The messages that travel: one file a format; the import is the registration."""
 
+from fedcore.payloads.base import Declared as Declared
 from fedcore.payloads.base import Format as Format
 from fedcore.payloads.base import Layout as Layout
 from fedcore.payloads.base import Payload as Payload
@@ -30,7 +31,6 @@ from fedcore.payloads.meaning import support as support
 from fedcore.payloads.natural import natural_payload as natural_payload
 from fedcore.payloads.parts import parts_payload as parts_payload
 from fedcore.payloads.quantised import quantised_payload as quantised_payload
-from fedcore.payloads.reader import Declared as Declared
 from fedcore.payloads.rotated import rotated_payload as rotated_payload
 from fedcore.payloads.seeded import seeded_indices as seeded_indices
 from fedcore.payloads.seeded import seeded_payload as seeded_payload

@@ -29,6 +29,7 @@ from fedcore.payloads.base import (
     Format,
     Layout,
     Payload,
+    Reader,
     for_rows,
     pack_plain,
     register,
@@ -37,7 +38,6 @@ from fedcore.payloads.dense import DENSE
 from fedcore.payloads.meaning import decode, magnitude
 from fedcore.payloads.nested import Inside
 from fedcore.payloads.quantised import QUANTISED
-from fedcore.payloads.reader import Reader
 from fedcore.payloads.sign import SIGN
 from fedcore.payloads.sparse import sparse_payload
 from fedcore.typing import Array, Bytes

@@ -1,8 +1,7 @@
 """Every value as float32: ``float32[D]``."""
 
 from fedcore.arrays import as_numpy
-from fedcore.payloads.base import Format, Layout, Payload, register
-from fedcore.payloads.reader import Reader, little
+from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
 from fedcore.typing import Array, Bytes
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedcore.errors import PayloadError
 from fedcore.kernels import rice
-from fedcore.payloads.reader import Reader, little
+from fedcore.payloads.base import Reader, little
 from fedcore.payloads.rice import best_width, unpack_rice
 from fedcore.typing import Bytes, Indices
 

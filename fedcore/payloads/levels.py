@@ -15,9 +15,17 @@ import numpy as np
 from fedcore.arrays import array_namespace, as_numpy, is_numpy, like, take
 from fedcore.errors import PayloadError
 from fedcore.kernels import rice
-from fedcore.payloads.base import Exact, Format, Layout, Payload, for_rows, register
+from fedcore.payloads.base import (
+    Exact,
+    Format,
+    Layout,
+    Payload,
+    Reader,
+    for_rows,
+    little,
+    register,
+)
 from fedcore.payloads.indices import pack_indices, unpack_indices
-from fedcore.payloads.reader import Reader, little
 from fedcore.payloads.rice import best_width, unpack_rice
 from fedcore.payloads.sparse import indices
 from fedcore.typing import Array, Bytes, Indices

@@ -21,9 +21,8 @@ import numpy as np
 
 from fedcore.arrays import as_numpy
 from fedcore.errors import PayloadError
-from fedcore.payloads.base import Format, Layout, Payload, register
+from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
 from fedcore.payloads.dense import dense_payload
-from fedcore.payloads.reader import Reader, little
 from fedcore.typing import Array, Bytes
 
 MOST_RANK = 64  # decoding passes over the matrix once for each rank

@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from fedcore.arrays import as_numpy, pieces
 from fedcore.errors import PayloadError
-from fedcore.payloads.base import Format, Layout, Payload, register
-from fedcore.payloads.reader import Reader
+from fedcore.payloads.base import Format, Layout, Payload, Reader, register
 from fedcore.typing import Array, Bytes, Vector
 
 _LOWEST, _HIGHEST = -149, 127

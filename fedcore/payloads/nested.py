@@ -3,8 +3,14 @@
 import numpy as np
 
 from fedcore.errors import PayloadError
-from fedcore.payloads.base import Format, Layout, Payload, for_rows, unpack_plain
-from fedcore.payloads.reader import Reader
+from fedcore.payloads.base import (
+    Format,
+    Layout,
+    Payload,
+    Reader,
+    for_rows,
+    unpack_plain,
+)
 from fedcore.typing import Array, Bytes
 
 Arrays = dict[str, Array]

@@ -36,6 +36,7 @@ from fedcore.payloads.base import (
     Format,
     Layout,
     Payload,
+    Reader,
     for_rows,
     formats,
     pack_plain,
@@ -44,7 +45,6 @@ from fedcore.payloads.base import (
 )
 from fedcore.payloads.indices import pack_indices, unpack_indices
 from fedcore.payloads.meaning import add, decode, magnitude, prepared, support
-from fedcore.payloads.reader import Reader
 from fedcore.payloads.values import VALUES
 from fedcore.typing import Array, Bytes, Indices, Vector
 

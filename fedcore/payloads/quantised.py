@@ -14,8 +14,15 @@ import numpy.typing as npt
 from fedcore.arrays import array_namespace, as_numpy, is_numpy, like, pieces
 from fedcore.errors import PayloadError
 from fedcore.kernels import add_levels, put_levels
-from fedcore.payloads.base import Format, Layout, Payload, for_rows, register
-from fedcore.payloads.reader import Reader, little
+from fedcore.payloads.base import (
+    Format,
+    Layout,
+    Payload,
+    Reader,
+    for_rows,
+    little,
+    register,
+)
 from fedcore.typing import Array, Bytes, Vector
 
 WIDTHS = (8, 4, 2)

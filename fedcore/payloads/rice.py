@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fedcore.errors import PayloadError
 from fedcore.kernels import read_rice, shifted_sum
-from fedcore.payloads.reader import Reader
+from fedcore.payloads.base import Reader
 
 WIDEST = 31  # low bits of a number, at most
 # Read at once: numbers, and bytes of unary parts, which may be eight numbers each.

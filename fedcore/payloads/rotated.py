@@ -29,13 +29,12 @@ import numpy as np
 
 from fedcore.arrays import BLOCK, array_namespace, like
 from fedcore.kernels.signs import SIGNS
-from fedcore.payloads.base import Format, Layout, Payload, pack_plain, register
+from fedcore.payloads.base import Format, Layout, Payload, Reader, pack_plain, register
 from fedcore.payloads.dense import dense_payload
 from fedcore.payloads.meaning import decode, magnitude
 from fedcore.payloads.natural import NATURAL
 from fedcore.payloads.nested import Inside
 from fedcore.payloads.quantised import QUANTISED
-from fedcore.payloads.reader import Reader
 from fedcore.payloads.sign import SIGN
 from fedcore.rng import Words, bits
 from fedcore.typing import Array, Bytes, Vector

@@ -9,8 +9,7 @@ import numpy as np
 
 from fedcore.arrays import as_numpy
 from fedcore.errors import PayloadError
-from fedcore.payloads.base import Format, Layout, Payload, register
-from fedcore.payloads.reader import Reader, little
+from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
 from fedcore.payloads.sparse import sparse_payload
 from fedcore.rng import subset
 from fedcore.typing import Array, Bytes, Indices

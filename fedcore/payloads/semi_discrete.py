@@ -35,11 +35,10 @@ import numpy.typing as npt
 
 from fedcore.arrays import as_numpy, finite_products, like
 from fedcore.errors import PayloadError
-from fedcore.payloads.base import Format, Layout, Payload, register
+from fedcore.payloads.base import Format, Layout, Payload, Reader, register
 from fedcore.payloads.dense import dense_payload
 from fedcore.payloads.indices import pack_indices, unpack_indices
 from fedcore.payloads.meaning import rows
-from fedcore.payloads.reader import Reader
 from fedcore.payloads.varint import pack_varints, unpack_varints
 from fedcore.typing import Array, Bytes, Vector
 

@@ -11,8 +11,15 @@ import numpy as np
 from fedcore.arrays import array_namespace, as_numpy, is_numpy, like
 from fedcore.errors import PayloadError
 from fedcore.kernels import add_signs, put_signs
-from fedcore.payloads.base import Format, Layout, Payload, for_rows, register
-from fedcore.payloads.reader import Reader, little
+from fedcore.payloads.base import (
+    Format,
+    Layout,
+    Payload,
+    Reader,
+    for_rows,
+    little,
+    register,
+)
 from fedcore.typing import Array, Bytes, Vector
 
 

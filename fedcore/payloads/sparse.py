@@ -6,9 +6,8 @@
 import numpy as np
 
 from fedcore.arrays import as_numpy
-from fedcore.payloads.base import Format, Layout, Payload, register
+from fedcore.payloads.base import Format, Layout, Payload, Reader, little, register
 from fedcore.payloads.indices import pack_indices, unpack_indices
-from fedcore.payloads.reader import Reader, little
 from fedcore.typing import Array, Bytes, Indices, Vector
 
 

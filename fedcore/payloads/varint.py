@@ -7,7 +7,7 @@ number takes at most five bytes, since none here exceeds 2^32 - 1.
 from collections.abc import Iterable
 
 from fedcore.errors import PayloadError
-from fedcore.payloads.reader import Reader
+from fedcore.payloads.base import Reader
 
 _BITS, _MOST = 7, (1 << 32) - 1
 _MORE = 1 << _BITS

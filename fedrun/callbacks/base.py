@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from fedcore.coordinator.events import Event, ModelEvaluated
+from fedcore.coordinator.events import Evaluated, Event
 from fedcore.typing import Seconds
 from fedrun.results import Results, is_number
 from fedrun.run import Run
@@ -87,7 +87,7 @@ class Notifier:
             config = run.config.model_dump(mode="json")
             for callback in self._callbacks:
                 callback.on_begin(config, run.journal.folder)
-        if isinstance(event, ModelEvaluated):
+        if isinstance(event, Evaluated):
             state = run.coordinator.state
             if state.clients[event.cid].role == "evaluator":
                 started = event.at if state.started is None else state.started

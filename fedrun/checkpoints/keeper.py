@@ -5,13 +5,13 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from fedcore.coordinator.records import Closed, Evaluated, Leased
+from fedcore.coordinator.events import Closed, Evaluated, Leased
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.errors import DiskError
 from fedcore.typing import Vector
 from fedrun.files import load_metadata, save_model
-from fedrun.journal.codec import Row
 from fedrun.journal.disk import writing
+from fedrun.journal.store import Row
 from fedrun.results.evaluations import main_metric
 from fedrun.run import Run
 

@@ -20,7 +20,6 @@ from fedcore.coordinator.events import StateRolledBack
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.protocol import Epoch
 from fedrun.durable import make_folder, sync_file, sync_folder
-from fedrun.journal.codec import Configured
 from fedrun.journal.disk import writing
 from fedrun.journal.folder import exists
 from fedrun.journal.journal import BACKUP, Journal
@@ -28,7 +27,7 @@ from fedrun.journal.recover import recover
 from fedrun.journal.snapshots import COPIED, NAME, Snapshots, read_snapshot
 from fedrun.journal.soundness import BEING_CUT
 from fedrun.journal.sqlite import HISTORY, SqliteStore
-from fedrun.journal.store import WholeRow, divided
+from fedrun.journal.store import Configured, WholeRow, divided
 from fedrun.lock import FolderLock
 from fedrun.plain_files import replacing
 

@@ -10,7 +10,7 @@ from fedcore.errors import JournalError
 from fedrun.journal import wal
 from fedrun.journal.database import FILE, connect_to_read
 from fedrun.journal.disk import reading, writing
-from fedrun.journal.mark import read_marks
+from fedrun.journal.segments import read_marks
 from fedrun.plain_files import kind_of, require_regular
 from fedrun.sqlite import ERRORS
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fedcore.coordinator.records import Cut
+from fedcore.coordinator.events import Cut
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import NO_REST, ParamSpec, Rest
 from fedcore.trees import Arrays
@@ -19,7 +19,6 @@ from fedcore.typing import JSON, Seconds, Vector
 from fedrun.durable import sync_folder
 from fedrun.files import load_model, load_rest, save_model
 from fedrun.journal.aside import copy_file, keep_aside
-from fedrun.journal.codec import Configured, Row
 from fedrun.journal.disk import writing
 from fedrun.journal.folder import exists
 from fedrun.journal.snapshots import Snapshots
@@ -34,7 +33,7 @@ from fedrun.journal.soundness import (
     unsound,
 )
 from fedrun.journal.sqlite import SqliteStore
-from fedrun.journal.store import NO_FACTS, Entry, Facts, Loss
+from fedrun.journal.store import NO_FACTS, Configured, Entry, Facts, Loss, Row
 from fedrun.lock import FolderLock, is_locked
 
 _log = logging.getLogger(__name__)

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.records import Stepped
+from fedcore.coordinator.events import Stepped
 from fedcore.coordinator.state import ServerState
 from fedcore.errors import IMPOSSIBLE, CorruptJournalError, JournalError
 from fedcore.params import ParamSpec, digest
 from fedcore.protocol import Epoch
 from fedcore.typing import JSON, Vector
 from fedrun.config import FederationConfig, parse_config
-from fedrun.journal.codec import Configured
 from fedrun.journal.disk import impossible, making_sense_of
 from fedrun.journal.journal import Journal
+from fedrun.journal.store import Configured
 
 _log = logging.getLogger(__name__)
 WITHOUT_UPDATES = "without updates"  # noted in the journal of such a run

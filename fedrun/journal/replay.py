@@ -9,16 +9,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import (
+    Action,
     ClientEnrolled,
-    ClientLeft,
-    NameFreed,
-    StateRolledBack,
-    StopRequested,
-)
-from fedcore.coordinator.opened import Opened
-from fedcore.coordinator.records import (
     Closed,
     Decided,
     Declined,
@@ -28,21 +21,23 @@ from fedcore.coordinator.records import (
     Freed,
     HistoryForked,
     Leased,
+    Opened,
     Paused,
     Readmitted,
     Record,
     RunResumed,
     SnapshotOrdered,
+    StateRolledBack,
     Stepped,
+    StopRequested,
     Unpaused,
 )
 from fedcore.coordinator.settings import StopConfig
 from fedcore.protocol import NOTHING_SETTLED, ModelName, Push
 from fedrun.config import FederationConfig, parse_config
-from fedrun.journal.codec import Configured, Row
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import new_coordinator, require_all_updates
-from fedrun.journal.store import divided
+from fedrun.journal.store import Configured, Row, divided
 from fedrun.methods import require_same
 
 
@@ -132,9 +127,7 @@ class Replay:
                     )
                 )
             case Freed():
-                return self.coordinator.handle(
-                    NameFreed(at=record.at, name=record.name)
-                )
+                return self.coordinator.handle(Freed(at=record.at, name=record.name))
             case Decided():
                 return self._feed_update(record, opened)
             case Stepped():
@@ -158,7 +151,7 @@ class Replay:
                 self._judge_before(record)
                 return []
             case Departed():
-                return self.coordinator.handle(ClientLeft(at=record.at, cid=record.cid))
+                return self.coordinator.handle(Departed(at=record.at, cid=record.cid))
             case Paused() | Unpaused() | Evicted() | Readmitted() | SnapshotOrdered():
                 return self.coordinator.handle(record)
             case _:

@@ -5,13 +5,19 @@ from dataclasses import replace
 
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.actions import Persist
-from fedcore.coordinator.opened import Opened, open_update
-from fedcore.coordinator.records import Decided, Enrolled, Record, Stepped
+from fedcore.coordinator.events import (
+    Decided,
+    Enrolled,
+    Opened,
+    Persist,
+    Record,
+    Stepped,
+    open_update,
+)
 from fedrun.config import FederationConfig, parse_config
-from fedrun.journal.codec import Configured, Row
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import new_coordinator, require_all_updates
+from fedrun.journal.store import Configured, Row
 
 
 class Restored:

@@ -11,15 +11,22 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import content_digest
 from fedrun.durable import make_private
-from fedrun.journal.codec import Row, checksum, from_row, to_row
 from fedrun.journal.database import Database, never_wait
 from fedrun.journal.disk import explained, writing
 from fedrun.journal.segments import Place, Segments
-from fedrun.journal.store import Damage, Spoilt, WholeRow
+from fedrun.journal.store import (
+    Damage,
+    Row,
+    Spoilt,
+    WholeRow,
+    checksum,
+    from_row,
+    to_row,
+)
 from fedrun.sqlite import ERRORS, connect, message
 
 LARGE = 64 << 10  # payloads of at least this many bytes go to segments

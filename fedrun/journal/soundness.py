@@ -8,13 +8,12 @@ from pathlib import Path
 from fedcore.errors import CorruptJournalError
 from fedrun.journal import wal
 from fedrun.journal.aside import copy_file, keep_aside
-from fedrun.journal.codec import Configured
 from fedrun.journal.database import FILE
 from fedrun.journal.disk import reading, writing
-from fedrun.journal.mark import read_marks
+from fedrun.journal.segments import read_marks
 from fedrun.journal.snapshots import Snapshots
 from fedrun.journal.sqlite import SqliteStore
-from fedrun.journal.store import Damage, Loss, Spoilt
+from fedrun.journal.store import Configured, Damage, Loss, Spoilt
 
 BEING_CUT = "being cut"  # the fact that names the first record that was cut off
 

@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from fedcore.errors import CorruptJournalError, JournalError
-from fedrun.journal.codec import Row
 from fedrun.journal.database import CHECK, FILE, Database
 from fedrun.journal.disk import explained, reading
-from fedrun.journal.mark import FILE as MARK
-from fedrun.journal.mark import Mark, MarkFile, damaged_marks, read_marks
 from fedrun.journal.rows import Rows
-from fedrun.journal.segments import Segments
+from fedrun.journal.segments import FILE as MARK
+from fedrun.journal.segments import Mark, MarkFile, Segments, damaged_marks, read_marks
 from fedrun.journal.store import (
     NO_FACTS,
     Damage,
     Entry,
     Facts,
     Loss,
+    Row,
     Spoilt,
     WholeRow,
 )

@@ -13,10 +13,10 @@ from typing import Annotated, NamedTuple, get_type_hints
 
 import numpy as np
 
-from fedcore.coordinator.records import Decided, Enrolled, Leased, Stepped, Tallied
+from fedcore.coordinator.events import Decided, Enrolled, Leased, Stepped, Tallied
 from fedcore.protocol import Verdict
 from fedcore.typing import Counts, Seconds
-from fedrun.journal.codec import Configured, Row
+from fedrun.journal.store import Configured, Row
 
 NO_VERDICT = 255  # the client was lost, or trains on
 MOST_ROWS = 1_000_000  # of one record

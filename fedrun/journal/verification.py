@@ -4,15 +4,15 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fedcore.coordinator.records import Decided, Record, Stepped, Tallied
+from fedcore.coordinator.events import Decided, Record, Stepped, Tallied
 from fedcore.errors import CorruptJournalError
 from fedcore.protocol import Verdict
-from fedrun.journal.codec import to_row
 from fedrun.journal.contents import Contents, examine_all
 from fedrun.journal.disk import making_sense_of
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import WITHOUT_UPDATES, recover_from
 from fedrun.journal.replay import Replay
+from fedrun.journal.store import to_row
 from fedrun.journal.tally import accepted_in
 from fedrun.methods import require_same
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from fedcore.coordinator.records import Stepped
+from fedcore.coordinator.events import Stepped
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import digest
 from fedcore.typing import Vector

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcore.coordinator.records import Decided, Failed, Leased, Lost, ServerStarted
+from fedcore.coordinator.events import Decided, Failed, Leased, Lost, ServerStarted
 from fedcore.coordinator.settings import TimeoutsConfig
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds
 from fedrun.report.downsample import Floats
 from fedrun.report.history import downtimes
 from fedrun.results import Results
-from fedrun.results.activity import Activities, Activity
+from fedrun.results.coverage import Activities, Activity
 
 MOST_SHOWN = 40  # clients in one plot
 

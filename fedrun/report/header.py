@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from fedcore.coordinator.records import (
+from fedcore.coordinator.events import (
     HistoryForked,
     RunResumed,
     ServerStarted,

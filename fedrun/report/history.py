@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from fedcore.coordinator.acts import said
-from fedcore.coordinator.records import (
+from fedcore.coordinator.answers import said
+from fedcore.coordinator.events import (
     Act,
     Closed,
     Cut,

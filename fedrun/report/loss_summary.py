@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fedcore.compressors import MemoryConfig
 from fedcore.config import kind_of, methods
-from fedcore.coordinator.records import Decided, HistoryForked
+from fedcore.coordinator.events import Decided, HistoryForked
 from fedcore.protocol import Verdict
 from fedrun.report.client_timelines import ClientTimeline
 from fedrun.results import Results

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedcore.coordinator.records import Evaluated
+from fedcore.coordinator.events import Evaluated
 from fedcore.text import printable
 from fedrun.report.page import Section, table, text
 from fedrun.results import Results

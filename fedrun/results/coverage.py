@@ -9,16 +9,117 @@ kept over all updates and over the recent ones, so that one sees who fades.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fedcore.coordinator.records import Decided, Departed, Enrolled, Stepped
+from fedcore.coordinator.events import (
+    Decided,
+    Declined,
+    Departed,
+    Enrolled,
+    Evaluated,
+    Evicted,
+    Failed,
+    Freed,
+    Leased,
+    Lost,
+    Readmitted,
+    Stepped,
+)
 from fedcore.protocol import Verdict
 from fedcore.text import printable
 from fedcore.typing import Counts, Seconds
-from fedrun.results.short_versions import ShortVersions
+from fedrun.journal.store import Row
+
+# ------ what the clients of a run do, from its records: the one reading for every view
+
+
+class Activity(StrEnum):
+    """What a client does."""
+
+    IDLE = "idle"
+    TRAINS = "trains"
+    EVALUATES = "evaluates"
+    RESTS = "rests"  # its task was refused before it was computed
+    AWAY = "away"  # it has to be heard of first
+    LOST = "lost"
+    FAILED = "failed"
+    LEFT = "left"
+    EVICTED = "evicted"
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the client takes part no more."""
+        return self in (Activity.LEFT, Activity.EVICTED)
+
+
+class Activities:
+    """What each client does; ``observe`` takes the records in their order."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, Activity] = {}  # by the clients' ids
+        self._names: dict[str, str] = {}  # under which an operator may act on them
+
+    def observe(self, record: Row) -> list[str]:
+        """Takes note of a record; returns the ids of the clients that it concerns."""
+        match record:
+            case Evicted() | Readmitted() | Freed():
+                named = [c for c, name in self._names.items() if name == record.name]
+                return [cid for cid in named if self._act(cid, record)]
+            case Enrolled():
+                self._names[record.cid] = record.name
+                before = self.now.get(record.cid, Activity.AWAY)
+                returns = before in (Activity.AWAY, Activity.LOST)
+                self.now[record.cid] = Activity.IDLE if returns else before
+                return [record.cid]
+        cid = getattr(record, "cid", None)
+        if cid is None:
+            return []
+        before = self.now.get(cid, Activity.IDLE)
+        self.now[cid] = before if before.is_gone else _after(record, before)
+        return [cid]
+
+    def _act(self, cid: str, act: Evicted | Readmitted | Freed) -> bool:
+        """Carries out an operator's act; returns whether it changes what one does."""
+        before = self.now[cid]
+        match act:
+            case Evicted() if not before.is_gone:
+                self.now[cid] = Activity.EVICTED
+            case Readmitted() if before is Activity.EVICTED:
+                self.now[cid] = Activity.AWAY
+            case Freed() if before is Activity.EVICTED:
+                del self._names[cid]  # it stays out, whoever has the name since
+        return self.now[cid] is not before
+
+
+def _after(record: Row, before: Activity) -> Activity:
+    """Returns what a client does after a record of its own."""
+    match record:
+        case Leased(task="train"):
+            return Activity.TRAINS
+        case Leased():
+            return Activity.EVALUATES
+        case Declined():
+            return Activity.RESTS
+        case Decided():
+            return Activity.IDLE
+        case Evaluated() if before is Activity.EVALUATES:
+            return Activity.IDLE
+        case Lost():
+            return Activity.LOST
+        case Failed():
+            return Activity.FAILED
+        case Departed():
+            return Activity.LEFT
+        case _:
+            return before
+
+
+# ----------------------- computes the shares that clients and labels have in the model
+
 
 Portions = npt.NDArray[np.float64]
 
@@ -245,3 +346,46 @@ class Coverage:
         all_C, recent_C = (each / (each.sum() or 1.0) for each in self._labels)
         known = min(len(all_C), len(recent_C), len(self._last_C))  # more may come
         return all_C[:known], recent_C[:known], self._last_C[:known]
+
+
+# ----------- says that versions hold fewer updates than before, since clients are gone
+
+
+IN_A_ROW = 10  # versions, before it is said
+
+
+class ShortVersions:
+    """Counts versions of fewer updates than ``buffer``, once some were full."""
+
+    def __init__(self) -> None:
+        self.buffer = 0
+        """The updates that make a version; 0: nothing is said."""
+        self._had_full = self._is_told = False
+        self._in_a_row = self._count = 0
+
+    def observe(self, version: Stepped) -> None:
+        """Counts a version that was made, with the updates that it holds."""
+        if version.reason == "buffer":
+            self._had_full, self._in_a_row = True, 0
+        elif version.reason == "complete" and version.count < self.buffer:
+            self._in_a_row += 1
+            self._count = version.count
+
+    @property
+    def sentence(self) -> str:
+        """What to say of the newest versions; empty: they are as they should be."""
+        if not self._had_full or self._in_a_row < IN_A_ROW:
+            return ""
+        updates = "1 update" if self._count == 1 else f"{self._count:,} updates"
+        return (
+            f"versions hold {updates} of the {self.buffer:,} that algorithm.buffer "
+            "asks for, since no more clients are there; algorithm.minimum says how "
+            "many a version needs at least"
+        )
+
+    def news(self) -> str:
+        """Returns the sentence when it is true for the first time; else nothing."""
+        if self._is_told or not (sentence := self.sentence):
+            return ""
+        self._is_told = True
+        return sentence

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from fedcore.coordinator.records import Decided, Enrolled, Evaluated
+from fedcore.coordinator.events import Decided, Enrolled, Evaluated
 from fedcore.merging import PARAMETER
 from fedcore.params import ParamSpec
 from fedcore.protocol import Verdict

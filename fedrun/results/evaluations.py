@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from fedcore.coordinator.records import Evaluated
+from fedcore.coordinator.events import Evaluated
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.text import printable
 from fedrun.results.records import Records

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from fedcore.coordinator.records import Decided, Failed, Skipped
+from fedcore.coordinator.events import Decided, Failed, Skipped
 from fedcore.protocol import Verdict
 from fedcore.text import printable
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedcore.coordinator.records import (
+from fedcore.coordinator.events import (
     Closed,
     Enrolled,
     RunResumed,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from fedcore.algorithm import count_samples
-from fedcore.coordinator.records import Leased, Lost, Skipped, Stepped
+from fedcore.coordinator.events import Leased, Lost, Skipped, Stepped
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedrun.files import complete, load_model, load_rest

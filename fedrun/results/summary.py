@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fedcore.coordinator.records import (
+from fedcore.coordinator.events import (
     Decided,
     Declined,
     HistoryForked,

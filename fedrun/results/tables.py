@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.text import printable
 from fedrun.results.coverage import Coverage
 from fedrun.results.records import Records

@@ -6,14 +6,13 @@ from pathlib import Path
 
 from fedcore.arrays import norm
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.opened import Opened
-from fedcore.coordinator.records import Decided, Record, Stepped
+from fedcore.coordinator.events import Decided, Opened, Record, Stepped
 from fedcore.errors import ConfigError, CorruptJournalError
 from fedrun.config import FederationConfig
 from fedrun.journal import Configured, Journal
-from fedrun.journal.codec import Row
 from fedrun.journal.replay import Replay
 from fedrun.journal.restored import Restored, opened_of
+from fedrun.journal.store import Row
 from fedrun.results.coverage import Coverage
 from fedrun.what_if.counterfactual import Counterfactual, Versions
 from fedrun.what_if.decisions import Decisions

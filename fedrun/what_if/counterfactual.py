@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.arrays import norm
-from fedcore.coordinator.records import Stepped
+from fedcore.coordinator.events import Stepped
 from fedcore.typing import JSON
 from fedrun.evaluation import Evaluation
 from fedrun.results.tables import Table, columns

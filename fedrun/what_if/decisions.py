@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.protocol import Verdict
 
 

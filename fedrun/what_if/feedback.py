@@ -28,7 +28,7 @@ from fedcore.aggregators import WeightedMean
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.arrays import norm
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.records import Decided, Record, Stepped
+from fedcore.coordinator.events import Decided, Record, Stepped
 from fedcore.payloads import Payload
 from fedcore.protocol import Verdict
 from fedcore.rng import Key

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from fedcore.arrays import norm
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.opened import Opened
-from fedcore.coordinator.records import Record, Stepped
+from fedcore.coordinator.events import Opened, Record, Stepped
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.errors import ConfigError
 from fedcore.typing import JSON, Vector

@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 from fedcore.algorithm import AlgorithmConfig
-from fedcore.coordinator.records import Enrolled
+from fedcore.coordinator.events import Enrolled
 from fedcore.errors import ConfigError
 from fedrun.config import FederationConfig, parse_config
 from fedrun.config.load import change_config

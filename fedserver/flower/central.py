@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedcore.coordinator.events import ClientEnrolled, ClientFailed, ModelEvaluated
+from fedcore.coordinator.events import ClientEnrolled, Evaluated, Failed
 from fedcore.coordinator.state import ServerState
 from fedcore.errors import WorkloadError
 from fedcore.evaluation import checked
@@ -79,16 +79,14 @@ class Central:
         if is_due and not is_known:
             self._due.append((version, state.published.public_D))
 
-    def evaluate(
-        self, now: Callable[[], Seconds]
-    ) -> list[ModelEvaluated | ClientFailed]:
+    def evaluate(self, now: Callable[[], Seconds]) -> list[Evaluated | Failed]:
         """Evaluates what is due; returns the events of that.
 
         Raises:
             WorkloadError: the user's function failed, and has never worked.
         """
         due, self._due = self._due, []
-        found = list[ModelEvaluated | ClientFailed]()
+        found = list[Evaluated | Failed]()
         for version, model_D in due:
             try:
                 values = self._values(version, model_D)
@@ -96,14 +94,14 @@ class Central:
                 if not self._works:
                     raise
                 _log.warning("version %d, at the server: %s", version, error)
-                failed = ClientFailed(at=now(), cid=SERVER_APP, error=last_words(error))
+                failed = Failed(at=now(), cid=SERVER_APP, error=last_words(error))
                 found.append(failed)
                 continue
             self._works = True
             if values is None:
                 continue
             _log.info("version %d, at the server: %s", version, dict(values))
-            evaluated = ModelEvaluated(
+            evaluated = Evaluated(
                 at=now(), cid=SERVER_APP, version=version, values=values, samples=0
             )
             found.append(evaluated)

@@ -9,18 +9,21 @@ coordinator's part, as in the gRPC server.
 import logging
 from typing import Any, assert_never
 
-from fedcore.coordinator.actions import (
+from fedcore.coordinator.events import (
     Action,
+    Evaluated,
+    Event,
     Finish,
     Persist,
     Refuse,
     SendAck,
     SendReply,
+    ServerStarted,
+    ServerStopped,
     SetTimer,
     StartTask,
+    TimerFired,
 )
-from fedcore.coordinator.events import Event, ModelEvaluated, TimerFired
-from fedcore.coordinator.records import ServerStarted, ServerStopped
 from fedcore.coordinator.state import ServerState
 from fedcore.protocol import Answer, Verdict
 from fedrun.commit import GroupCommit
@@ -130,7 +133,7 @@ class Federation:
         evaluated = self._central.evaluate(self._clock.now)
         evaluations = self.run.coordinator.evaluations
         for event in evaluated:
-            if isinstance(event, ModelEvaluated):  # the ServerApp asks itself
+            if isinstance(event, Evaluated):  # the ServerApp asks itself
                 evaluations.ask(event.cid, event.version)
             self._feed(event)
         if evaluated:

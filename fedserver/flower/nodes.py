@@ -24,7 +24,7 @@ from fedwire.records import (
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import norm
-from fedcore.coordinator.clients import ClientRow
+from fedcore.coordinator.members import ClientRow
 from fedcore.errors import UserCodeError, WorkloadError
 from fedcore.params import content_digest
 from fedcore.patch import apply_patch

@@ -7,11 +7,11 @@ from typing import Any
 
 from fedcore.coordinator.events import (
     ClientEnrolled,
-    ClientFailed,
-    ClientLeft,
-    ClientLost,
     ClientPulled,
+    Departed,
     Event,
+    Failed,
+    Lost,
 )
 from fedcore.coordinator.state import ServerState
 from fedcore.errors import UserCodeError
@@ -66,7 +66,7 @@ class Presence:
         """Says goodbye to the nodes of earlier runs of Flower, whose state is gone."""
         for row in list(self._state.clients.values()):
             if row.trains and not self._ids.has(row):
-                self._feed(ClientLeft(at=self._clock.now(), cid=row.cid))
+                self._feed(Departed(at=self._clock.now(), cid=row.cid))
 
     def look(self) -> bool:
         """Asks which nodes are there; says whether that has changed."""
@@ -88,7 +88,7 @@ class Presence:
             late = node.sent is not None and now - node.sent.at > self._patience
             if node.is_there and (node.number not in there or late):
                 node.is_there, moved = False, True
-                self._feed(ClientLost(at=now, cid=node.cid))
+                self._feed(Lost(at=now, cid=node.cid))
         return moved
 
     def wake(self) -> bool:
@@ -129,19 +129,19 @@ class Presence:
 
     def start_again(self, node: Node) -> None:
         """A node has lost what it kept: from now on it is another client."""
-        self._feed(ClientLeft(at=self._clock.now(), cid=node.cid))
+        self._feed(Departed(at=self._clock.now(), cid=node.cid))
         self._enrol(node, self._state.clients[node.cid].place)
 
     def miss(self, node: Node) -> None:
         """A message has not reached a node, which rests until it may be there again."""
-        self._feed(ClientLost(at=self._clock.now(), cid=node.cid))
+        self._feed(Lost(at=self._clock.now(), cid=node.cid))
         node.rests_until = self._clock.now() + LOOK
 
     def fail(self, node: Node, error: str) -> None:
         """A node has no update; it rests the longer, the more often that happens."""
         self._said = f"{node.name}: {error}"
         _log.warning("%s has no update: %s", node.name, error)
-        self._feed(ClientFailed(at=self._clock.now(), cid=node.cid, error=error))
+        self._feed(Failed(at=self._clock.now(), cid=node.cid, error=error))
         node.fail(self._clock.now())
         if node.rests_until == math.inf:
             _log.warning("%s gets no more tasks", node.name)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fedcore.coordinator.events import Event, ModelEvaluated, UpdatePushed
+from fedcore.coordinator.events import Evaluated, Event, UpdatePushed
 from fedcore.coordinator.state import ServerState
 from fedcore.errors import ProtocolError, WorkloadError
 from fedcore.protocol import Push, Reply
@@ -201,7 +201,7 @@ class Replies:
             return
         node.failed_evaluations = 0
         self._feed(
-            ModelEvaluated(
+            Evaluated(
                 at=self._clock.now(),
                 cid=node.cid,
                 version=version,

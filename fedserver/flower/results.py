@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fedcore.coordinator.records import Decided, Enrolled, Evaluated, Stepped
+from fedcore.coordinator.events import Decided, Enrolled, Evaluated, Stepped
 from fedcore.protocol import Verdict
 from fedrun.flower.library import flwr
-from fedrun.journal.codec import Row
+from fedrun.journal.store import Row
 
 MetricRecord = Any  # of flwr, as the others are
 Aggregate = Callable[[list[Any], str], MetricRecord]

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedcore.algorithm import Algorithm
-from fedcore.coordinator.records import Enrolled
+from fedcore.coordinator.events import Enrolled
 from fedcore.coordinator.rounds import Rounds
-from fedcore.coordinator.updates import Arrived
+from fedcore.coordinator.state import Arrived
 from fedcore.payloads import dense_payload
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds, Vector

@@ -5,10 +5,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from fedcore.coordinator.actions import SetTimer
-from fedcore.coordinator.events import Timer
+from fedcore.coordinator.events import SetTimer, Timer
 from fedcore.typing import Seconds
-from fedserver.clock import Clock
+from fedserver.core import Clock
 
 
 class Time(Protocol):

@@ -13,9 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, get_args
 
-from fedcore.coordinator.records import StepReason
+from fedcore.coordinator.events import StepReason
 from fedcore.protocol import TaskKind, Verdict
-from fedrun.results.activity import Activity
+from fedrun.results.coverage import Activity
 from fedserver.progress import ACTS, STALENESS_BOUNDS, Progress
 
 Kind = Literal["counter", "gauge", "histogram"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
-from fedcore.coordinator.events import ClientFailed
+from fedcore.coordinator.events import Failed
 from fedcore.errors import DivergedError, LatecomerError, UserCodeError, WorkloadError
 from fedcore.user_code import last_words, user_code
 from fedcore.workload import Workload
@@ -167,7 +167,7 @@ class Patience:
         version = run.coordinator.state.version
         if version != self._version:
             self._version, self._events, self.failure = version, 0, ""
-        if isinstance(event, ClientFailed):
+        if isinstance(event, Failed):
             self.failure = last_line(event.error)
         self._events += 1
         if self._events > self._most and run.coordinator.state.closed is None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedcore.coordinator.records import Decided, Leased
+from fedcore.coordinator.events import Decided, Leased
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.errors import WorkloadError
 from fedcore.protocol import Verdict

@@ -10,9 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from fedcore.controllers import Assignment, joined
-from fedcore.coordinator.actions import Action
-from fedcore.coordinator.events import Event
-from fedcore.coordinator.leases import Lease
+from fedcore.coordinator.events import Action, Event, Lease
 from fedcore.coordinator.rounds import NO_GRANTS, Asked
 from fedcore.errors import DivergedError, UserCodeError, WorkloadError
 from fedcore.pool import Pool

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from fedcore.coordinator.evaluations import Evaluations
-from fedcore.coordinator.events import ModelEvaluated
+from fedcore.coordinator.answers import Evaluations
+from fedcore.coordinator.events import Evaluated
 from fedcore.model import Metrics
 from fedcore.typing import JSON, Seconds, State, Vector
 from fedcore.workload import Client
@@ -65,11 +65,11 @@ class OwnEvaluations:
         values, samples = self._evaluate_model(client, public_D, version, kept)
         self._waiting[who] = version, dict(values), samples
 
-    def take(self, who: int, at: Seconds) -> ModelEvaluated:
+    def take(self, who: int, at: Seconds) -> Evaluated:
         """The model has reached the client, which tells its evaluation."""
         version, values, samples = self._waiting.pop(who)
         cid = self._client(who).name
-        return ModelEvaluated(
+        return Evaluated(
             at=at, cid=cid, version=version, values=values, samples=samples
         )
 

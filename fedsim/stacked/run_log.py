@@ -7,8 +7,7 @@ from itertools import chain
 
 import numpy as np
 
-from fedcore.coordinator.actions import Persist
-from fedcore.coordinator.records import Enrolled
+from fedcore.coordinator.events import Enrolled, Persist
 from fedcore.typing import JSON
 from fedrun.journal.tally import Tally
 from fedrun.traffic import Way

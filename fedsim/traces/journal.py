@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median_low
 
-from fedcore.coordinator.records import (
+from fedcore.coordinator.events import (
     Closed,
     Decided,
     Departed,

@@ -20,7 +20,7 @@ from benchmarks.fidelity.distance import distance
 from benchmarks.fidelity.page import cells, fidelity_page
 from benchmarks.fidelity.predict import Predictor, go_on, stretches
 from benchmarks.fidelity.side import Side, began_and_ended, read_side
-from fedcore.coordinator.records import Closed, Decided, Enrolled, Leased, Stepped
+from fedcore.coordinator.events import Closed, Decided, Enrolled, Leased, Stepped
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedcore.protocol import Verdict

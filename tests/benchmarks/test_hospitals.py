@@ -20,7 +20,7 @@ from benchmarks.hospitals.schedule import (
 )
 from benchmarks.hospitals.ways import FIVE, OURS, STRICT, WAYS, algorithm
 from fedclient.store import ClientStore
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedrun.config import parse_config
 from fedrun.results import Results
 from tools.books import audit

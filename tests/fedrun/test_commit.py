@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
-from fedcore.coordinator.actions import SendAck, SendReply, SetTimer
-from fedcore.coordinator.events import ClientEnrolled, ClientPulled
-from fedcore.coordinator.records import Enrolled, Stepped
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    ClientPulled,
+    Enrolled,
+    SendAck,
+    SendReply,
+    SetTimer,
+    Stepped,
+)
 from fedcore.errors import DiskError
 from fedcore.protocol import Pull
 from fedrun.commit import GroupCommit

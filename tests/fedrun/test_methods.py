@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import latecomer
-from fedcore.coordinator.records import Stepped
+from fedcore.coordinator.events import Stepped
 from fedcore.errors import ConfigError
 from fedrun import methods
 from fedrun.config import parse_config

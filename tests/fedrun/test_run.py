@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.coordinator.events import ClientEnrolled, StopRequested
-from fedcore.coordinator.records import Closed, RunResumed
+from fedcore.coordinator.events import ClientEnrolled, Closed, RunResumed, StopRequested
 from fedcore.errors import ConfigError, ModelError, SpecMismatchError
 from fedrun.commit import GroupCommit
 from fedrun.files import save_model

@@ -4,8 +4,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from fedrun.journal.codec import Row
-from fedrun.journal.store import NO_FACTS, Facts
+from fedrun.journal.store import NO_FACTS, Facts, Row
 from tests.served import PATIENCE, Served, until
 
 

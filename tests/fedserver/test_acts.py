@@ -18,7 +18,7 @@ from fedwire.frames import chunk_frames, header_frame
 from fedwire.service import Stub
 from fedwire.v1 import federation_pb2 as pb
 
-from fedcore.coordinator.records import Evicted, Leased, Paused, SnapshotOrdered
+from fedcore.coordinator.events import Evicted, Leased, Paused, SnapshotOrdered
 from fedcore.errors import RefusedError
 from fedrun.journal import Journal, verify
 from fedrun.report import write_report

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fedwire.v1 import federation_pb2 as pb
 
-from fedserver.clock import Clock
+from fedserver.core import Clock
 from tests.peer import Peer, packed
 from tests.served import PATIENCE, ones, served
 
@@ -16,8 +16,8 @@ HOUR = 3600.0
 SERVER = (
     "fedserver.core",
     "fedserver.server",
-    "fedserver.uploads",
-    "fedserver.sessions",
+    "fedserver.pushes",
+    "fedserver.callers",
     "tests.served",  # opens the run, as fedserver.serving does
 )
 GOOD = packed(ones())

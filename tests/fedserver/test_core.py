@@ -16,8 +16,8 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.aggregators import Contribution, weighted_mean
 from fedcore.coordinator import Coordinator, Rounds
-from fedcore.coordinator.events import ClientEnrolled
-from fedcore.coordinator.records import (
+from fedcore.coordinator.events import (
+    ClientEnrolled,
     Decided,
     Leased,
     ServerStarted,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcore.coordinator import records as r
+from fedcore.coordinator import events as r
 from fedcore.protocol import Verdict
 from fedserver.progress import ACTS, STALENESS_BOUNDS, Progress
 from fedserver.serving import evaluation_warnings

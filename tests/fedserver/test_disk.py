@@ -23,9 +23,8 @@ from fedwire.v1 import federation_pb2 as pb
 from fedcore.errors import DiskError, JournalError
 from fedrun.cli.exit_codes import exit_code
 from fedrun.journal import verify
-from fedrun.journal.codec import Row
 from fedrun.journal.journal import Journal
-from fedrun.journal.store import NO_FACTS, Facts
+from fedrun.journal.store import NO_FACTS, Facts, Row
 from fedserver.cli import main
 from tests.fedrun.journal.runs import LARGE, Written
 from tests.fedserver.honest import still_serves

@@ -15,11 +15,10 @@ from fedwire.keys import KEY_BYTES, cid_of, owner_of
 from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.errors import ProtocolError
+from fedserver.callers import Gate, Sessions, roles
 from fedserver.cli import main
 from fedserver.enrolment import Codes
-from fedserver.identity import Gate, roles
 from fedserver.progress import Progress
-from fedserver.sessions import Sessions
 from fedserver.status import status_json
 from tests.fedserver.honest import refused, still_serves
 from tests.peer import CALL, Peer, key_of, packed
@@ -390,7 +389,7 @@ def test_who_was_silent_is_found_without_a_look_at_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("fedserver.sessions.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("fedserver.callers.time.monotonic", lambda: now[0])
     sessions = Sessions(lost_after=5.0)
     for cid in ("ann", "bob", "eve"):
         sessions.hear(cid)

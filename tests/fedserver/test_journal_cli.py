@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fedrun.files import load_model
-from fedrun.journal.codec import checksum
+from fedrun.journal.store import checksum
 from fedserver.cli import main
 from tests.fedrun.journal.runs import LARGE, Written, change
 

@@ -6,8 +6,8 @@ import pytest
 from fedwire.v1 import federation_pb2 as pb
 from rich.console import Console
 
-from fedcore.coordinator.records import Failed
-from fedrun.results.activity import Activity
+from fedcore.coordinator.events import Failed
+from fedrun.results.coverage import Activity
 from fedserver.live import LiveView
 from fedserver.progress import Progress
 from tests.fedserver.test_status import GOOD

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedrun.results import short_versions as module
+from fedrun.results import coverage as module
 from fedserver.serving import short_versions
 from fedserver.status import status_json
 from tests.peer import Peer, packed

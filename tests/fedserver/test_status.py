@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from fedcore.coordinator.records import Failed
+from fedcore.coordinator.events import Failed
 from fedcore.errors import JournalError, ProtocolError, UnavailableError
 from fedrun.cli.exit_codes import exit_code
 from fedserver.cli import main

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from fedwire.connect import parse_address
+from fedwire.convert import epoch_name
 from fedwire.frames import chunk_frames, header_frame
 from fedwire.v1 import federation_pb2 as pb
-from fedwire.values import epoch_name
 
 from fedclient.connection import Connection, Refusal
 from fedclient.spans import SpanPhases

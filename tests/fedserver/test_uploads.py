@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcore.errors import ProtocolError, UnavailableError
-from fedserver import uploads as module
-from fedserver.uploads import Uploads
+from fedserver import pushes as module
+from fedserver.pushes import Uploads
 
 NAME = ("ann", 1, "digest")
 

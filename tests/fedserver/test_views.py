@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from fedcore.coordinator import records as r
-from fedrun.results.activity import Activity
+from fedcore.coordinator import events as r
+from fedrun.results.coverage import Activity
 from fedserver.live import LiveView
 from fedserver.status import status_json, status_table
 from fedserver.web.metrics import METRICS

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcore.errors import UnavailableError
-from fedserver.limits import Line
-from fedserver.uploads import Name, Upload, Uploads
+from fedserver.callers import Line
+from fedserver.pushes import Name, Upload, Uploads
 
 
 class Rooms:

@@ -9,7 +9,7 @@ import pytest
 
 import fedsim.simulation
 import latecomer
-from fedcore.coordinator.records import Decided, Enrolled, HistoryForked
+from fedcore.coordinator.events import Decided, Enrolled, HistoryForked
 from fedcore.errors import ConfigError
 from fedrun.config import parse_config
 from fedrun.journal import Journal

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import latecomer
-from fedcore.coordinator.records import Decided, Leased
+from fedcore.coordinator.events import Decided, Leased
 from fedrun.traffic import Lane
 from fedrun.traffic_file import read_traffic
 from tests.fedsim.toys import settings, toy

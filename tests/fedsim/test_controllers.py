@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from fedcore.controllers import Assignment, Controller, ControllerConfig, Report
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.typing import State
 
 pytest.importorskip("torch")

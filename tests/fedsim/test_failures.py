@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedcore.coordinator.records import Failed
+from fedcore.coordinator.events import Failed
 from fedcore.errors import UserCodeError, WorkloadError
 from fedcore.user_code import MOST_FAILURES
 from fedcore.workload import Client, Trained, TrainingTask

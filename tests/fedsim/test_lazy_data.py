@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedcore.coordinator.records import Decided, Failed
+from fedcore.coordinator.events import Decided, Failed
 from fedcore.errors import UserCodeError
 from fedcore.labels import counts_list
 from fedcore.workload import Client

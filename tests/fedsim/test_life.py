@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import latecomer
 from fedcore.controllers.bandwidth import DAY
-from fedcore.coordinator.records import Evaluated, Leased, Lost, Stepped
+from fedcore.coordinator.events import Evaluated, Leased, Lost, Stepped
 from fedrun.config import parse_config
 from fedrun.journal import Journal, verify
 from fedrun.results import Results

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import latecomer
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from tests.fedsim.toys import settings, toy
 
 CLIENT = {"kind": "local_sgd", "lr": 0.05, "steps": 6, "batch": 4}

@@ -11,7 +11,7 @@ import latecomer
 from fedcore.aggregators import Aggregator, AggregatorConfig, WeightedMean
 from fedcore.clients import SGDConfig
 from fedcore.config import Method, Roles
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.errors import ConfigError
 from fedcore.staleness import StalenessConfig, StalenessPolicy
 from fedcore.staleness.base import memoryless

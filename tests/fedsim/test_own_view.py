@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from fedcore.compressors import ErrorFeedback, Gaia, TopK
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.participant import start_of
 from fedcore.recipes import Gaia as GaiaRecipe
 from fedcore.recipes import Scaffold

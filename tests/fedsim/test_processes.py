@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import latecomer
-from fedcore.coordinator.records import Decided, Stepped
+from fedcore.coordinator.events import Decided, Stepped
 from fedcore.errors import ConfigError, LatecomerError, UserCodeError
 from fedcore.pool import Pool
 from fedcore.samples import Subset

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedcore.coordinator.records import Stepped
+from fedcore.coordinator.events import Stepped
 from fedcore.errors import ConfigError, UserCodeError
 from fedcore.user_code import last_words
 from fedrun.results import Results

@@ -9,7 +9,7 @@ import pytest
 
 import latecomer
 from fedcore.coordinator import Rounds
-from fedcore.coordinator.records import Decided, Evaluated, Stepped
+from fedcore.coordinator.events import Decided, Evaluated, Stepped
 from fedcore.errors import ConfigError
 from fedcore.workload import Client
 from fedrun.journal import Journal, verify

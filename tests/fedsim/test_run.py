@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedcore.coordinator.events import ModelEvaluated
-from fedcore.coordinator.records import Failed
+from fedcore.coordinator.events import Evaluated, Failed
 from fedcore.errors import ConfigError, UserCodeError
 from fedcore.workload import Client, Trained, TrainingTask, Workload
 from fedrun.callbacks import Notice
@@ -196,7 +195,7 @@ def test_whoever_watches_sees_every_event_with_its_run(tmp_path: Path) -> None:
         seen.append(event)
 
     latecomer.run(settings(), toy(), folder=tmp_path / "run", on_event=watch)
-    assert sum(isinstance(event, ModelEvaluated) for event in seen) == 5
+    assert sum(isinstance(event, Evaluated) for event in seen) == 5
 
 
 # ------------------------------------------------------------ small and odd data

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import latecomer
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.errors import ConfigError
 from fedrun.data import digits
 from fedrun.results import Results

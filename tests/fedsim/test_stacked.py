@@ -14,8 +14,8 @@ import pytest
 import latecomer
 from fedcore.controllers.bandwidth import DAY
 from fedcore.coordinator import Rounds
-from fedcore.coordinator.events import ClientPulled
-from fedcore.coordinator.records import (
+from fedcore.coordinator.events import (
+    ClientPulled,
     Decided,
     Declined,
     Evaluated,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedcore.coordinator.records import Stepped
+from fedcore.coordinator.events import Stepped
 from fedcore.params import Tensors
 from fedcore.workload import Client, Workload
 from fedrun.journal import Journal

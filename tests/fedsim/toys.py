@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.coordinator.records import Decided, Stepped
+from fedcore.coordinator.events import Decided, Stepped
 from fedcore.model import Metrics
 from fedcore.params import Tensors
 from fedcore.rng import Key

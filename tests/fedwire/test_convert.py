@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fedwire import convert, values
+from fedwire import convert
+from fedwire import convert as values
 from fedwire.v1 import federation_pb2 as pb
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import latecomer
-from fedcore.coordinator.records import Decided, Declined, Leased, Stepped
+from fedcore.coordinator.events import Decided, Declined, Leased, Stepped
 from fedcore.workload import Workload
 from fedrun.results import Results
 from tests.golden.exact import WORKLOAD

@@ -18,7 +18,7 @@ from fedclient.store import ClientStore
 from fedclient.worker import Worker
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.config import kind_of, methods
-from fedcore.coordinator.records import Decided, Stepped
+from fedcore.coordinator.events import Decided, Stepped
 from fedcore.training import initial_model
 from fedcore.workload import Client, Workload
 from fedrun.config import FederationConfig, parse_config

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcore.coordinator.records import Decided, Enrolled
+from fedcore.coordinator.events import Decided, Enrolled
 from fedrun.journal import Journal
 from fedrun.journal.recover import recover
 from fedrun.journal.replay import Replay

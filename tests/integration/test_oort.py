@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.selection.oort import OortState
 from fedrun.journal import Journal
 from fedrun.journal.recover import recover

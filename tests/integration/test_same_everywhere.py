@@ -22,7 +22,7 @@ from fedclient.evaluator import Evaluator
 from fedclient.membership import Identity, Membership
 from fedclient.store import ClientStore
 from fedclient.worker import Worker
-from fedcore.coordinator.records import Evaluated, Failed, Stepped
+from fedcore.coordinator.events import Evaluated, Failed, Stepped
 from fedcore.errors import LatecomerError
 from fedcore.interruption import interrupt
 from fedcore.model import FlatModel

@@ -12,7 +12,7 @@ pytest.importorskip("flwr.app")
 
 from benchmarks.flower.virtual_grid import VirtualGrid, VirtualTime, jitter
 from fedclient.commands import working
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.training import initial_model
 from fedrun.app import load_app
 from fedrun.config import load_config

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from fedcore.coordinator.records import Decided, Leased
+from fedcore.coordinator.events import Decided, Leased
 from fedrun.cli.traffic_tables import bytes_of_all
 from fedrun.results import Results
 from fedrun.traffic import CONTROL, OTHERS, WAYS, by_client, in_messages, total

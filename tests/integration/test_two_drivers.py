@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.coordinator.records import Decided, Declined, Stepped
+from fedcore.coordinator.events import Decided, Declined, Stepped
 from fedcore.params import digest
 from fedcore.protocol import Verdict
 from fedcore.training import Trainer, initial_model, task_key

@@ -20,7 +20,7 @@ from fedcore.aggregators import AggregatorConfig
 from fedcore.clients import ClientAlgorithmConfig, FedProx, LocalSGD
 from fedcore.compressors import CompressorConfig
 from fedcore.controllers import ControllerConfig
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.errors import ConfigError
 from fedcore.lr_schedules import Linear
 from fedcore.selection import SelectionConfig

@@ -38,8 +38,8 @@ from fedrun.files import SPEC, load_model, load_rest, load_version, save_model
 from fedrun.flower.folder import FlowerFolder, read_config, scalar
 from fedrun.journal import Journal
 from fedrun.journal import verify as verified
-from fedrun.journal.codec import checksum
 from fedrun.journal.recover import recover
+from fedrun.journal.store import checksum
 from fedrun.phase_file import FORMAT, first_client, read_phases
 from fedrun.results import FRAMES, Results
 from fedsim.experiments.cache import Cache

@@ -57,7 +57,6 @@ _OTHERS = {
         "tests/fedserver/test_tls.py",
         "tests/fedserver/test_trials.py",
     ),
-    "fedserver/trials.py": ("tests/fedserver/test_trials.py",),
     "fedserver/web/metrics.py": (
         "tests/fedserver/web",
         "tests/fedserver/test_live.py",

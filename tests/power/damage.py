@@ -15,14 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcore.coordinator.actions import Persist
-from fedcore.coordinator.events import StateRolledBack, UpdatePushed
+from fedcore.coordinator.events import Persist, StateRolledBack, UpdatePushed
 from fedcore.errors import JournalError
 from fedrun.config import FederationConfig
 from fedrun.durable import sync_file, sync_folder
 from fedrun.journal import Journal, recover, repair
 from fedrun.journal import rows as rows_module
-from fedrun.journal.mark import FILE as MARK
+from fedrun.journal.segments import FILE as MARK
 from tests.power.lives import CIDS, Life, in_a_process, push_of
 from tests.power.noting import note
 from tests.power.recorder import CHANGES, KILLED, fail

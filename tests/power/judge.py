@@ -11,15 +11,14 @@ from typing import Any
 from unittest.mock import patch
 
 from fedclient.store import ClientStore
-from fedcore.coordinator.events import ClientEnrolled
-from fedcore.coordinator.records import Decided, Stepped
+from fedcore.coordinator.events import ClientEnrolled, Decided, Stepped
 from fedcore.errors import JournalError, LatecomerError
 from fedrun.commit import GroupCommit
 from fedrun.config import FederationConfig, parse_config
 from fedrun.journal import Journal, backup, exists, recover, repair, restore
-from fedrun.journal.codec import Row as Record
-from fedrun.journal.codec import from_row, to_row
 from fedrun.journal.sqlite import SqliteStore
+from fedrun.journal.store import Row as Record
+from fedrun.journal.store import from_row, to_row
 from fedrun.run import Run, open_run
 from tests.power.kept import check_kept
 from tests.power.promises import (

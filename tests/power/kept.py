@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from fedcore.coordinator.records import Cut
+from fedcore.coordinator.events import Cut
 from fedrun.run import Run
 from tests.power.damage import digest_of
 from tests.power.promises import CutPromise, Damage, JournalPromise, Row

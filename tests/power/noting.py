@@ -7,12 +7,12 @@ from typing import Any
 from unittest.mock import patch
 
 from fedclient.store import ClientStore
-from fedcore.coordinator.actions import Action, SendAck, SendReply
+from fedcore.coordinator.events import Action, SendAck, SendReply
 from fedcore.participant import ParticipantState
 from fedcore.protocol import Verdict
 from fedrun.journal import Journal
-from fedrun.journal.codec import to_row
 from fedrun.journal.sqlite import SqliteStore
+from fedrun.journal.store import to_row
 from tests.power.promises import brief, fingerprint
 from tests.power.recorder import mark
 

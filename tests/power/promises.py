@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedcore.coordinator.records import Decided
-from fedrun.journal.codec import from_row
+from fedcore.coordinator.events import Decided
+from fedrun.journal.store import from_row
 
 Row = tuple[str, str, str]  # kind, body, payload in hex
 

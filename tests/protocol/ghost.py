@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fedcore import payloads
 from fedcore.algorithm import AlgorithmConfig
-from fedcore.coordinator.records import (
+from fedcore.coordinator.events import (
     Closed,
     Decided,
     Enrolled,
@@ -29,7 +29,7 @@ from fedcore.coordinator.records import (
 )
 from fedcore.protocol import Verdict
 from fedcore.typing import Bytes
-from fedrun.journal.codec import Row
+from fedrun.journal.store import Row
 from tests.protocol.parts import (
     BUFFER,
     INITIAL,

@@ -18,15 +18,15 @@ from fedclient import store as store_module
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import OverlapLocalSGD
 from fedcore.compressors import ErrorFeedback
-from fedcore.coordinator import Coordinator, Rounds, claims
+from fedcore.coordinator import Coordinator, Rounds
+from fedcore.coordinator import answers as claims
 from fedcore.coordinator import machine as coordinator_module
-from fedcore.coordinator.actions import Persist, SendAck
 from fedcore.coordinator.answers import acknowledged
-from fedcore.coordinator.clients import ClientRow
+from fedcore.coordinator.events import Departed, Persist, SendAck, Stepped
 from fedcore.coordinator.leases import Leases
+from fedcore.coordinator.machine import Pulls
+from fedcore.coordinator.members import ClientRow
 from fedcore.coordinator.published import Published
-from fedcore.coordinator.pulls import Pulls
-from fedcore.coordinator.records import Departed, Stepped
 from fedcore.coordinator.state import ServerState
 from fedcore.participant import (
     Outcome,

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedcore.coordinator.learnt import Learnt
 from fedcore.coordinator.published import Published
-from fedcore.coordinator.state import ServerState
+from fedcore.coordinator.state import Learnt, ServerState
 
 # What is derived from all the rest, or no part of the state.
 _DERIVED = {

@@ -4,14 +4,22 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from fedcore.coordinator.actions import Action, SendReply, SetTimer
-from fedcore.coordinator.events import Event, Timer, TimerFired
-from fedcore.coordinator.records import Decided, HistoryForked, Stepped
+from fedcore.coordinator.events import (
+    Action,
+    Decided,
+    Event,
+    HistoryForked,
+    SendReply,
+    SetTimer,
+    Stepped,
+    Timer,
+    TimerFired,
+)
 from fedcore.protocol import Epoch
 from fedrun.commit import GroupCommit
 from fedrun.config import FederationConfig
 from fedrun.journal import restore
-from fedrun.journal.codec import Row
+from fedrun.journal.store import Row
 from fedrun.run import open_run, start_run
 from tests.protocol.ghost import ServerGhost, ViolationError, differ
 from tests.protocol.parts import INITIAL, SPEC, Rules

@@ -15,26 +15,27 @@ from typing import Any
 
 import numpy as np
 
-from fedcore.coordinator.actions import Finish, Refuse, SendAck, SendReply
 from fedcore.coordinator.events import (
     ClientEnrolled,
-    ClientLeft,
-    ClientLost,
     ClientPulled,
+    Decided,
+    Departed,
+    Evicted,
+    Finish,
+    Lost,
+    Paused,
+    Readmitted,
+    Refuse,
+    SendAck,
+    SendReply,
+    SnapshotOrdered,
     StopRequested,
     Timer,
     TimerFired,
+    Unpaused,
     UpdatePushed,
 )
-from fedcore.coordinator.records import (
-    Decided,
-    Evicted,
-    Paused,
-    Readmitted,
-    SnapshotOrdered,
-    Unpaused,
-)
-from fedcore.coordinator.updates import NO_TASK
+from fedcore.coordinator.state import NO_TASK
 from fedcore.errors import ProtocolError
 from fedcore.params import content_digest, digest
 from fedcore.participant import Outcome, OutdatedError
@@ -589,7 +590,7 @@ class World:
     def do_lost_client(self, a: int, b: int) -> None:
         """The server takes a client for lost."""
         if self.server.up:
-            self._feed(ClientLost(at=self.at, cid=self._client(a).cid), b)
+            self._feed(Lost(at=self.at, cid=self._client(a).cid), b)
 
     def do_stop(self, a: int, b: int) -> None:
         """The operator ends the run."""
@@ -638,7 +639,7 @@ class World:
                     at=self.at, cid=message.cid, name=message.name
                 )
             case Leave():
-                event = ClientLeft(at=self.at, cid=message.cid)
+                event = Departed(at=self.at, cid=message.cid)
             case Pull():
                 event = ClientPulled(
                     at=self.at, pull=message, fresh_epoch=self._epoch()
@@ -843,7 +844,7 @@ class World:
     def _end_rounds(self) -> None:
         """Nobody trains any more, so who leaves a cohort waits for nobody."""
         for cid in list(self.server.run.coordinator.rounds.leases.present):
-            self._feed(ClientLost(at=self.at, cid=cid), 1)
+            self._feed(Lost(at=self.at, cid=cid), 1)
         for timer in [t for t in self.server.timers if t.kind == "complete"]:
             self.at = max(self.at, self.server.timers.pop(timer))
             self._feed(TimerFired(at=self.at, timer=timer), 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcore.coordinator.records import Decided, Enrolled, HistoryForked, Stepped
+from fedcore.coordinator.events import Decided, Enrolled, HistoryForked, Stepped
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedcore.protocol import Verdict

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcore.coordinator.events import ModelEvaluated
-from fedcore.coordinator.records import Decided, Stepped
+from fedcore.coordinator.events import Decided, Evaluated, Stepped
 from fedcore.errors import IMPOSSIBLE, ConfigError, DivergedError
 from fedcore.planning.error_curves import Pilot
 from fedcore.planning.volatile_workers import Protocol
@@ -91,7 +90,7 @@ def simulate_pilot(task: Task[Any], target: Target) -> Measured:
 
     def check(run: Run, event: Notice) -> None:
         patience(run, event)
-        if isinstance(event, ModelEvaluated) and event.cid == EVALUATOR:
+        if isinstance(event, Evaluated) and event.cid == EVALUATOR:
             target.require(event.values, task.app)
 
     workload = load_app(task.app, task.place)

@@ -7,7 +7,7 @@ does not know how long each transfer took.
 
 import math
 
-from fedcore.coordinator.records import Decided, Enrolled, Leased
+from fedcore.coordinator.events import Decided, Enrolled, Leased
 from fedcore.errors import ConfigError
 from fedcore.planning.trace import NO_DOWNLOADS, NO_UPLOADS, Row, Trace, trace_of
 from fedcore.typing import Seconds

@@ -13,7 +13,7 @@ import latecomer
 from fedcore.clients import LocalSGD, OverlapLocalSGD, met
 from fedcore.clients.scaffold import Scaffold
 from fedcore.compressors import ErrorFeedback, Identity, TopK
-from fedcore.coordinator.records import Decided, Stepped
+from fedcore.coordinator.events import Decided, Stepped
 from fedcore.errors import ConfigError
 from fedcore.lr_schedules import Linear
 from fedcore.params import ParamSpec

@@ -7,20 +7,18 @@ import numpy as np
 
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.actions import (
+from fedcore.coordinator.events import (
     Action,
+    ClientEnrolled,
+    ClientPulled,
+    Evaluated,
     Finish,
+    Lost,
     Persist,
     Refuse,
     SendAck,
     SendReply,
     SetTimer,
-)
-from fedcore.coordinator.events import (
-    ClientEnrolled,
-    ClientLost,
-    ClientPulled,
-    ModelEvaluated,
     Timer,
     TimerFired,
     UpdatePushed,
@@ -132,7 +130,7 @@ class Desk:
         return self.proofs.task(EPOCH, name, version, seq)
 
     def lose(self, name: str) -> list[Action]:
-        return self.feed(ClientLost(at=self.at, cid=name))
+        return self.feed(Lost(at=self.at, cid=name))
 
     def evaluate(self, name: str, version: int, **values: float) -> list[Action]:
         """A client measures a version that it was asked to evaluate."""
@@ -141,9 +139,7 @@ class Desk:
 
     def measure(self, name: str, version: int, **values: float) -> list[Action]:
         return self.feed(
-            ModelEvaluated(
-                at=self.at, cid=name, version=version, values=values, samples=1
-            )
+            Evaluated(at=self.at, cid=name, version=version, values=values, samples=1)
         )
 
     def fire(self, kind: str) -> list[Action]:

@@ -16,28 +16,25 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from fedcore.coordinator.acts import objection, record_of, said
+from fedcore.coordinator.answers import objection, record_of, said
 from fedcore.coordinator.events import (
-    ClientEnrolled,
-    ClientFailed,
-    NameFreed,
-    StopRequested,
-    TimerFired,
-)
-from fedcore.coordinator.records import (
     Act,
+    ClientEnrolled,
     Decided,
     Enrolled,
     Evicted,
     Failed,
+    Freed,
     Leased,
     Paused,
     Readmitted,
     SnapshotOrdered,
     Stepped,
+    StopRequested,
+    TimerFired,
     Unpaused,
 )
-from fedcore.coordinator.roster import Roster
+from fedcore.coordinator.members import Roster
 from fedcore.coordinator.rounds import Rounds
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig
 from fedcore.coordinator.state import ServerState
@@ -211,7 +208,7 @@ def test_an_evicted_client_is_refused_and_what_it_sent_stays() -> None:
     desk.pull("a")
     assert desk.refused == [Answer.UNKNOWN]
     desk.coordinator.evaluations.ask("a", 0)
-    desk.feed(ClientFailed(at=0.0, cid="a", error="x"))
+    desk.feed(Failed(at=0.0, cid="a", error="x"))
     assert desk.records(Failed) == []
     desk.evaluate("a", 0, accuracy=1.0)
     assert desk.actions == []
@@ -263,7 +260,7 @@ def test_a_freed_name_lets_another_client_in_and_not_the_evicted_one() -> None:
     ann = ClientEnrolled(at=0.0, cid="a", name="ann", owner="1" * 32)
     desk.feed(ann)
     act(desk, Evicted, name="ann")
-    desk.feed(NameFreed(at=0.0, name="ann"))
+    desk.feed(Freed(at=0.0, name="ann"))
     desk.feed(ann)
     assert desk.refused == [Answer.UNKNOWN]
     desk.feed(replace(ann, cid="b", owner="2" * 32))
@@ -277,7 +274,7 @@ def test_after_a_name_is_freed_nothing_done_to_it_is_about_the_first_device() ->
     second = replace(first, cid="b", owner="2" * 32)
     desk.feed(first)
     act(desk, Evicted, name="ann", reason="broken")
-    desk.feed(NameFreed(at=0.0, name="ann"))
+    desk.feed(Freed(at=0.0, name="ann"))
     act(desk, Readmitted, name="ann")
     assert desk.actions == []
     sentence = objection(Readmitted(at=0.0, name="ann"), desk.coordinator.state)
@@ -306,9 +303,9 @@ def test_a_name_that_nobody_owns_and_that_is_evicted_can_be_freed() -> None:
     desk = Desk(FedBuff(buffer=2))
     ann = ClientEnrolled(at=0.0, cid="a", name="ann", owner="1" * 32)
     desk.feed(ann)
-    desk.feed(NameFreed(at=0.0, name="ann"))
+    desk.feed(Freed(at=0.0, name="ann"))
     act(desk, Evicted, name="ann")
-    desk.feed(NameFreed(at=0.0, name="ann"))
+    desk.feed(Freed(at=0.0, name="ann"))
     desk.feed(replace(ann, cid="b", owner="2" * 32))
     assert [r.cid for r in desk.records(Enrolled)] == ["b"]
 

@@ -2,7 +2,7 @@
 
 import json
 
-from fedcore.coordinator.clients import ClientRow
+from fedcore.coordinator.members import ClientRow
 from fedcore.protocol import HISTORY, Receipt, Verdict
 
 

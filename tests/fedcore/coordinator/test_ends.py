@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedcore.coordinator.records import Closed, Evaluated, RunResumed, Stepped
+from fedcore.coordinator.events import Closed, Evaluated, RunResumed, Stepped
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig
 from fedcore.protocol import Verdict
 from fedcore.recipes import FedBuff

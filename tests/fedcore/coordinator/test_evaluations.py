@@ -1,6 +1,6 @@
 """Which version is given to whom to be evaluated."""
 
-from fedcore.coordinator.evaluations import Evaluations
+from fedcore.coordinator.answers import Evaluations
 from fedcore.coordinator.settings import EvaluateConfig
 
 EVERY_3 = EvaluateConfig(every_versions=3)

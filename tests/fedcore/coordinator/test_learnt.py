@@ -7,8 +7,7 @@ import pytest
 
 from fedcore.algorithm import Algorithm
 from fedcore.controllers import TaskReport
-from fedcore.coordinator.learnt import Learnt
-from fedcore.coordinator.updates import Arrived, Decision
+from fedcore.coordinator.state import Arrived, Decision, Learnt
 from fedcore.protocol import Verdict
 from fedcore.recipes import FedBuff
 from fedcore.selection import Selection

@@ -7,25 +7,25 @@ from fedcore import compressors
 from fedcore.aggregators import CoordinateMedian
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.compressors import Identity, TopK
-from fedcore.coordinator.actions import Finish, Persist, SendAck, SendReply, SetTimer
 from fedcore.coordinator.events import (
     ClientEnrolled,
-    ClientFailed,
-    ClientLeft,
-    StateRolledBack,
-    StopRequested,
-)
-from fedcore.coordinator.records import (
     Closed,
     Decided,
     Departed,
     Enrolled,
     Failed,
+    Finish,
     HistoryForked,
     Leased,
     Lost,
+    Persist,
     RunResumed,
+    SendAck,
+    SendReply,
+    SetTimer,
+    StateRolledBack,
     Stepped,
+    StopRequested,
 )
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
 from fedcore.params import content_digest
@@ -188,10 +188,10 @@ def test_whose_code_raised_makes_room() -> None:
     desk = desk_of("a", "b", concurrency=1)
     desk.pull("a")
     desk.pull("b")
-    desk.feed(ClientFailed(at=1.0, cid="a", error="oh"))
+    desk.feed(Failed(at=1.0, cid="a", error="oh"))
     assert [(r.cid, r.error) for r in desk.records(Failed)] == [("a", "oh")]
     assert desk.given == ["b"]
-    desk.feed(ClientFailed(at=1.0, cid="stranger", error="oh"))
+    desk.feed(Failed(at=1.0, cid="stranger", error="oh"))
     assert desk.actions == []
 
 
@@ -203,14 +203,14 @@ def test_who_leaves_makes_room_and_leaves_once() -> None:
     desk.pull("judge")
     desk.pull("a")
     desk.pull("b")
-    desk.feed(ClientLeft(at=1.0, cid="a"))
+    desk.feed(Departed(at=1.0, cid="a"))
     assert [r.cid for r in desk.records(Departed)] == ["a"]
     assert desk.given == ["b"]
-    desk.feed(ClientLeft(at=1.0, cid="a"))
+    desk.feed(Departed(at=1.0, cid="a"))
     assert desk.actions == []
-    desk.feed(ClientLeft(at=1.0, cid="stranger"))
+    desk.feed(Departed(at=1.0, cid="stranger"))
     assert desk.actions == []
-    desk.feed(ClientLeft(at=1.0, cid="judge"))
+    desk.feed(Departed(at=1.0, cid="judge"))
     assert desk.coordinator.evaluations.waiting == {}
     desk.pull("a")
     assert desk.refused == [Answer.UNKNOWN]
@@ -325,7 +325,7 @@ def test_an_update_that_was_put_aside_is_decided_and_its_bytes_are_kept() -> Non
 )
 def test_nothing_is_put_aside_that_is_not_there_to_be_decided(push: Push) -> None:
     desk = desk_of("a", "left", "decided")
-    desk.feed(ClientLeft(at=0.0, cid="left"))
+    desk.feed(Departed(at=0.0, cid="left"))
     desk.push("decided", 1)
     assert desk.coordinator.quarantine(push, "it raised") == []
 

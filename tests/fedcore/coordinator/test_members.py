@@ -5,15 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedcore.coordinator.actions import Refuse, SetTimer
 from fedcore.coordinator.events import (
     ClientEnrolled,
-    ClientFailed,
-    ClientLeft,
-    NameFreed,
-    Timer,
-)
-from fedcore.coordinator.records import (
     Decided,
     Departed,
     Enrolled,
@@ -22,7 +15,10 @@ from fedcore.coordinator.records import (
     Freed,
     Lost,
     Readmitted,
+    Refuse,
+    SetTimer,
     Stepped,
+    Timer,
 )
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
 from fedcore.protocol import Answer, Verdict
@@ -112,11 +108,11 @@ def test_who_enrols_again_as_before_is_not_written_down_again() -> None:
 def test_who_has_left_is_told_so_and_leaves_once() -> None:
     desk = Desk(FedBuff(buffer=2))
     desk.enrol("a")
-    desk.feed(ClientLeft(at=0.0, cid="a"))
+    desk.feed(Departed(at=0.0, cid="a"))
     assert [record.cid for record in desk.records(Departed)] == ["a"]
-    desk.feed(ClientLeft(at=0.0, cid="a"))
+    desk.feed(Departed(at=0.0, cid="a"))
     assert not desk.actions
-    desk.feed(ClientLeft(at=0.0, cid="nobody"))
+    desk.feed(Departed(at=0.0, cid="nobody"))
     assert not desk.actions
     desk.enrol("a")
     assert desk.actions == [Refuse(cid="a", nonce=0, answer=Answer.OBSOLETE)]
@@ -136,9 +132,9 @@ def test_the_place_of_a_client_that_is_gone_goes_to_another(how: str) -> None:
         desk.lose("a")
         assert [record.cid for record in desk.records(Lost)] == ["a"]
     elif how == "left":
-        desk.feed(ClientLeft(at=0.0, cid="a"))
+        desk.feed(Departed(at=0.0, cid="a"))
     else:
-        desk.feed(ClientFailed(at=0.0, cid="a", error="division by zero"))
+        desk.feed(Failed(at=0.0, cid="a", error="division by zero"))
         assert [record.error for record in desk.records(Failed)] == ["division by zero"]
     assert desk.given == ["b"]
 
@@ -159,7 +155,7 @@ def test_a_client_that_is_gone_is_given_nothing(how: str, role: str) -> None:
         desk.lose("b")
         assert not desk.records(Lost)  # once is enough
     else:
-        desk.feed(ClientLeft(at=0.0, cid="b"))
+        desk.feed(Departed(at=0.0, cid="b"))
     for seq in range(1, 8):
         desk.push("a", seq)
         assert "b" not in desk.given
@@ -167,7 +163,7 @@ def test_a_client_that_is_gone_is_given_nothing(how: str, role: str) -> None:
 
 def test_what_an_unknown_client_reports_is_nothing() -> None:
     desk = Desk(FedBuff(buffer=2))
-    desk.feed(ClientFailed(at=0.0, cid="nobody", error="x"))
+    desk.feed(Failed(at=0.0, cid="nobody", error="x"))
     assert not desk.actions
     desk.measure("nobody", 0, accuracy=1.0)
     assert not desk.actions
@@ -264,9 +260,9 @@ def test_a_name_is_taken_by_who_has_it_beyond_doubt_or_once_it_is_free() -> None
     desk.feed(replace(mine, cid="c"))
     assert desk.refused == [Answer.UNKNOWN]
     desk.at = 3.0
-    desk.feed(NameFreed(at=desk.at, name="ann"))
+    desk.feed(Freed(at=desk.at, name="ann"))
     assert desk.records(Freed) == [Freed(at=3.0, name="ann")]
-    desk.feed(NameFreed(at=desk.at, name="ann"))
+    desk.feed(Freed(at=desk.at, name="ann"))
     assert desk.actions == []
     desk.feed(replace(mine, cid="c"))
     assert [record.cid for record in desk.records(Enrolled)] == ["c"]
@@ -277,7 +273,7 @@ def test_a_failure_of_an_evaluator_makes_it_nobody_who_trains() -> None:
     desk.enrol("a")
     desk.enrol("judge", role="evaluator")
     desk.pull("judge")
-    desk.feed(ClientFailed(at=0.0, cid="judge", error="no data"))
+    desk.feed(Failed(at=0.0, cid="judge", error="no data"))
     assert [record.cid for record in desk.records(Failed)] == ["judge"]
     desk.pull("a")
     assert desk.given == []  # it is alone
@@ -378,7 +374,7 @@ def test_doubles_are_still_known_after_a_snapshot() -> None:
         assert state.roster.doubles("ann") == ["bob"]
         assert state.roster.doubles("bob") == ["ann"]
         assert state.roster.doubles("cid") == state.roster.doubles("nobody") == []
-    again.feed(ClientLeft(at=1.0, cid="bob"))
+    again.feed(Departed(at=1.0, cid="bob"))
     assert again.coordinator.state.roster.doubles("ann") == []
 
 

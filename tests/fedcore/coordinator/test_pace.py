@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from fedcore.coordinator.events import ClientEnrolled, ClientFailed, ClientLost
-from fedcore.coordinator.records import Leased, Stepped
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    Failed,
+    Leased,
+    Lost,
+    Stepped,
+)
 from fedcore.protocol import Verdict
 from fedcore.recipes import FedAvg, FedBuff
 from fedcore.selection import All, AnySelection, UniformSelection
@@ -225,7 +230,7 @@ def test_a_place_in_a_cohort_goes_to_whoever_has_not_delivered_yet() -> None:
         desk.pull(name)
     desk.push("a", 1)
     desk.pull("a")
-    desk.feed(ClientLost(at=0.0, cid="b"))
+    desk.feed(Lost(at=0.0, cid="b"))
     assert desk.given == ["c"]
 
 
@@ -233,7 +238,7 @@ def test_an_evaluator_that_fails_is_no_trainer_for_that() -> None:
     desk = Desk(FedBuff(buffer=2))
     desk.enrol("eva", role="evaluator")
     desk.pull("eva")
-    desk.feed(ClientFailed(at=0.0, cid="eva", error="division by zero"))
+    desk.feed(Failed(at=0.0, cid="eva", error="division by zero"))
     assert not desk.coordinator.rounds.leases.present
 
 

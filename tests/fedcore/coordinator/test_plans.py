@@ -7,9 +7,8 @@ import pytest
 
 from fedcore.clients import LocalSGD
 from fedcore.controllers import AdaComm, IProf
-from fedcore.coordinator.actions import Persist, Refuse, SendReply
-from fedcore.coordinator.plans import Announced, Plans
-from fedcore.coordinator.records import Declined, Leased
+from fedcore.coordinator.events import Declined, Leased, Persist, Refuse, SendReply
+from fedcore.coordinator.state import Announced, Plans
 from fedcore.protocol import Answer, Plan, Verdict
 from fedcore.recipes import FedAvg, FedBuff, Fleet
 from fedcore.typing import Counts

@@ -5,11 +5,12 @@ from typing import Any, get_args
 
 import pytest
 
-from fedcore.coordinator.actions import Action
-from fedcore.coordinator.events import ClientEnrolled, Event, Timer
-from fedcore.coordinator.records import (
+from fedcore.coordinator.events import (
+    Action,
+    ClientEnrolled,
     Decided,
     Enrolled,
+    Event,
     Failed,
     Leased,
     Lost,
@@ -18,6 +19,7 @@ from fedcore.coordinator.records import (
     ServerStopped,
     Skipped,
     Tallied,
+    Timer,
     Unproved,
 )
 from fedcore.protocol import Verdict

@@ -2,14 +2,14 @@
 
 import pytest
 
-from fedcore.coordinator.evaluations import MOST_ASKED
+from fedcore.coordinator.answers import MOST_ASKED
 from fedcore.coordinator.events import (
-    ClientFailed,
-    ModelEvaluated,
-    SamplesSkipped,
+    Evaluated,
+    Evicted,
+    Failed,
+    Skipped,
     StopRequested,
 )
-from fedcore.coordinator.records import Evaluated, Evicted, Failed, Skipped
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig
 from fedcore.protocol import MOST_COUNTED
 from fedcore.recipes import FedBuff
@@ -75,9 +75,7 @@ def test_what_is_not_finite_is_left_out() -> None:
     desk = desk_of()
     desk.pull("judge")
     nothing = {"loss": float("nan"), "worse": float("inf"), "accuracy": 0.5}
-    desk.feed(
-        ModelEvaluated(at=0.0, cid="judge", version=0, values=nothing, samples=-3)
-    )
+    desk.feed(Evaluated(at=0.0, cid="judge", version=0, values=nothing, samples=-3))
     (record,) = desk.records(Evaluated)
     assert (record.values, record.samples) == ({"accuracy": 0.5}, 0)
 
@@ -240,7 +238,7 @@ def test_the_samples_of_a_report_are_capped_as_those_of_updates_are() -> None:
     desk.pull("judge")
     values = {"accuracy": 0.5}
     desk.feed(
-        ModelEvaluated(at=0.0, cid="judge", version=0, values=values, samples=2**64 - 1)
+        Evaluated(at=0.0, cid="judge", version=0, values=values, samples=2**64 - 1)
     )
     (record,) = desk.records(Evaluated)
     assert record.samples == MOST_COUNTED
@@ -249,8 +247,8 @@ def test_the_samples_of_a_report_are_capped_as_those_of_updates_are() -> None:
 @pytest.mark.parametrize(
     ("event", "kind"),
     [
-        (ClientFailed(at=0.0, cid="a", error="oh"), Failed),
-        (SamplesSkipped(at=0.0, cid="a", count=1, why="no picture"), Skipped),
+        (Failed(at=0.0, cid="a", error="oh"), Failed),
+        (Skipped(at=0.0, cid="a", count=1, why="no picture"), Skipped),
     ],
 )
 def test_trouble_is_told_once_for_each_task(event: object, kind: type) -> None:
@@ -275,7 +273,7 @@ def test_what_was_asked_survives_the_snapshot_of_a_simulation() -> None:
     desk, other = desk_of(clients=True), desk_of(clients=True)
     desk.pull("a")
     other.coordinator.evaluations.load(desk.coordinator.evaluations.dump())
-    other.feed(ClientFailed(at=0.0, cid="a", error="oh"))
+    other.feed(Failed(at=0.0, cid="a", error="oh"))
     assert other.records(Failed)
     other.measure("a", 0, accuracy=0.1)
     assert other.records(Evaluated)

@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from fedcore.compressors import TopK
-from fedcore.coordinator.actions import SendReply
-from fedcore.coordinator.events import StateRolledBack
-from fedcore.coordinator.records import HistoryForked, Unproved
+from fedcore.coordinator.events import (
+    HistoryForked,
+    SendReply,
+    StateRolledBack,
+    Unproved,
+)
 from fedcore.protocol import (
     Abandoned,
     Answer,

@@ -11,26 +11,25 @@ from fedcore import algorithm as limits
 from fedcore.aggregators import CoordinateMedian
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator import Coordinator, Rounds
-from fedcore.coordinator.actions import (
+from fedcore.coordinator.events import (
     Action,
+    ClientEnrolled,
+    ClientPulled,
+    Closed,
+    Departed,
+    Evaluated,
     Finish,
+    Lease,
+    Lost,
     Persist,
     SendReply,
     SetTimer,
     StartTask,
-)
-from fedcore.coordinator.events import (
-    ClientEnrolled,
-    ClientLeft,
-    ClientLost,
-    ClientPulled,
-    ModelEvaluated,
+    Stepped,
     TimerFired,
 )
-from fedcore.coordinator.leases import Lease
-from fedcore.coordinator.records import Closed, Stepped
 from fedcore.coordinator.settings import StopConfig
-from fedcore.coordinator.updates import Flaw
+from fedcore.coordinator.state import Flaw
 from fedcore.measured import Measured
 from fedcore.payloads import Payload, dense_payload
 from fedcore.protocol import ModelName, Pull, Verdict
@@ -277,7 +276,7 @@ class Course:
         self.training.pop(name, None)
         self.late.pop(name, None)
         self.desk.lose(name)
-        self.direct.feed(ClientLost(at=self.at, cid=name))
+        self.direct.feed(Lost(at=self.at, cid=name))
 
     def deadline(self) -> None:
         at, timer = min(
@@ -352,7 +351,7 @@ class Busy(Course):
     def leave(self, name: str) -> None:
         self.training.pop(name, None)
         self.late.pop(name, None)
-        event = ClientLeft(at=self.at, cid=name)
+        event = Departed(at=self.at, cid=name)
         self.desk.feed(event)
         self.direct.feed(event)
         self.compare()
@@ -379,9 +378,7 @@ def test_an_evaluator_waits_for_as_long_as_it_takes() -> None:
         direct.feed(ClientPulled(at=1.0, pull=pull, fresh_epoch=FRESH))
         assert sum(isinstance(each, SendReply) for each in direct.actions) == tasks
         values = {"accuracy": 0.1}
-        direct.feed(
-            ModelEvaluated(at=2.0, cid="judge", version=0, values=values, samples=1)
-        )
+        direct.feed(Evaluated(at=2.0, cid="judge", version=0, values=values, samples=1))
 
 
 def rounds_of(config: AlgorithmConfig, **stop: Any) -> Rounds:

@@ -7,7 +7,7 @@ import pytest
 
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.compressors import ErrorFeedback, Identity, TopK
-from fedcore.coordinator.events import ClientLeft, StopRequested
+from fedcore.coordinator.events import Departed, StopRequested
 from fedcore.coordinator.published import LEAST_VERSIONS, MOST_VERSIONS
 from fedcore.protocol import HISTORY, Verdict
 from fedcore.recipes import FedAsync, FedBuff
@@ -95,7 +95,7 @@ def test_a_snapshot_holds_how_the_run_stands() -> None:
     desk.at, desk.coordinator.state.started = 7.0, 6.0
     goes_on(desk, 0, 3)
     desk.evaluate("judge", 1, accuracy=0.5)
-    desk.feed(ClientLeft(at=desk.at, cid="b"))
+    desk.feed(Departed(at=desk.at, cid="b"))
     desk.push("a", 9, base=-1)
     desk.feed(StopRequested(at=9.0, reason="over"))
     again = restarted(desk, FedBuff(buffer=2))

@@ -10,7 +10,7 @@ from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import LocalSGD
 from fedcore.clients.scaffold import Scaffold
 from fedcore.controllers import IProf
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import Decided
 from fedcore.coordinator.state import ServerState
 from fedcore.measured import Device, Measured
 from fedcore.params import ParamSpec

@@ -8,7 +8,7 @@ import pytest
 from fedcore import payloads
 from fedcore.compressors import DeadZone, SemiDiscrete
 from fedcore.compressors.base import CompressorConfig
-from fedcore.coordinator.sums import ENTRY, Sums
+from fedcore.coordinator.published import ENTRY, Sums
 from fedcore.payloads import Payload, pack, unpack
 from fedcore.rng import Key
 from fedcore.typing import Array

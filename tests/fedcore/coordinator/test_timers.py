@@ -3,10 +3,17 @@
 import pytest
 
 from fedcore.algorithm import AlgorithmConfig
-from fedcore.coordinator.actions import SetTimer
-from fedcore.coordinator.deadlines import Deadline
-from fedcore.coordinator.events import StateRolledBack, StopRequested, Timer, TimerFired
-from fedcore.coordinator.records import Closed, HistoryForked, Stepped
+from fedcore.coordinator.events import (
+    Closed,
+    HistoryForked,
+    SetTimer,
+    StateRolledBack,
+    Stepped,
+    StopRequested,
+    Timer,
+    TimerFired,
+)
+from fedcore.coordinator.rounds import Deadline
 from fedcore.coordinator.settings import StopConfig
 from fedcore.recipes import FedAvg, FedBuff
 from tests.fedcore.coordinator.desk import FRESH, Desk

@@ -8,10 +8,9 @@ import pytest
 from fedcore.aggregators import MIFA, FedNova, FlexibleParticipation, WeightedMean
 from fedcore.aggregators.base import AggregatorConfig
 from fedcore.clients import LocalSGD
-from fedcore.coordinator.events import ClientEnrolled, ClientLeft
-from fedcore.coordinator.records import Decided
+from fedcore.coordinator.events import ClientEnrolled, Decided, Departed
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
-from fedcore.coordinator.updates import Arrived, efforts, size_of
+from fedcore.coordinator.state import Arrived, efforts, size_of
 from fedcore.measured import Measured
 from fedcore.payloads import (
     dense_payload,
@@ -290,7 +289,7 @@ def test_a_decoder_may_raise_anything(
 
 def test_a_client_that_left_is_unknown_but_its_last_verdict_stays(desk: Desk) -> None:
     desk.push("a", 1)
-    desk.feed(ClientLeft(at=0.0, cid="a"))
+    desk.feed(Departed(at=0.0, cid="a"))
     desk.push("a", 2)
     assert desk.ack.answer is Answer.UNKNOWN
     desk.push("a", 1, settled=Settled())
@@ -311,7 +310,7 @@ def test_the_limit_follows_the_clients_that_have_joined_and_not_left() -> None:
     restored.load(*state.dump())
     assert restored.limit == state.limit == 200
     for number in range(5):
-        desk.feed(ClientLeft(at=1.0, cid=f"c{number}"))
+        desk.feed(Departed(at=1.0, cid=f"c{number}"))
     assert state.limit == 100
     desk.push("c8", 1, base=0)
     assert desk.ack.reason == "152 versions late, the limit is 100"

@@ -8,8 +8,16 @@ import pytest
 from fedcore.aggregators import CoordinateMedian, TrimmedMean
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.compressors import ErrorFeedback, TopK
-from fedcore.coordinator.events import ClientEnrolled, ClientFailed, StateRolledBack
-from fedcore.coordinator.records import Decided, Evicted, Paused, Stepped, Unpaused
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    Decided,
+    Evicted,
+    Failed,
+    Paused,
+    StateRolledBack,
+    Stepped,
+    Unpaused,
+)
 from fedcore.proofs import Authenticator
 from fedcore.protocol import Answer, ModelName, Proof, Verdict
 from fedcore.recipes import FedAvg, FedBuff
@@ -219,7 +227,7 @@ def test_farewells_of_many_keys_take_the_places_of_one_member() -> None:
 def test_a_cohort_without_one_of_its_clients_is_the_mean_of_the_others() -> None:
     desk = desk_of("a", "b", "c", config=FedAvg(buffer=3))
     desk.push("a", 1, [1.0] * 4, samples=1)
-    desk.feed(ClientFailed(at=desk.at, cid="c", error="no data"))
+    desk.feed(Failed(at=desk.at, cid="c", error="no data"))
     desk.pull("a")
     assert desk.given == []
     desk.push("b", 1, [4.0] * 4, samples=2)
@@ -236,7 +244,7 @@ def test_a_round_ends_when_all_that_can_come_have_come(how: str) -> None:
     if how == "lost":
         desk.lose("b")
     elif how == "failed":
-        desk.feed(ClientFailed(at=desk.at, cid="b", error="no data"))
+        desk.feed(Failed(at=desk.at, cid="b", error="no data"))
     elif how == "evicted":
         desk.feed(Evicted(at=desk.at, name="b"))
     elif how == "left":

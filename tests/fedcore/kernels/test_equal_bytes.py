@@ -12,7 +12,7 @@ from fedcore import kernels, payloads
 from fedcore.compressors import CompressorConfig
 from fedcore.errors import PayloadError
 from fedcore.kernels.buckets import Measure
-from fedcore.payloads.reader import Reader
+from fedcore.payloads.base import Reader
 from fedcore.payloads.rice import unpack_rice
 from fedcore.rng import Key, bits
 from fedcore.typing import Vector

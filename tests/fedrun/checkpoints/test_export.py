@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import latecomer
-from fedcore.coordinator.records import Stepped
+from fedcore.coordinator.events import Stepped
 from fedcore.errors import ConfigError, JournalError
 from fedcore.params import digest
 from fedrun.callbacks import Notice

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedcore.coordinator.events import ClientEnrolled, ClientPulled, ModelEvaluated
+from fedcore.coordinator.events import ClientEnrolled, ClientPulled, Evaluated
 from fedcore.protocol import Pull
 from fedrun.files import load_arrays
 from tests.fedrun.journal.runs import Written
@@ -20,7 +20,7 @@ def test_the_best_model_is_found_though_versions_come_faster_than_measurements(
             run.push()
         values = {"accuracy": version / 10}
         run.group.feed(
-            ModelEvaluated(at=1.0, cid="eve", version=version, values=values, samples=1)
+            Evaluated(at=1.0, cid="eve", version=version, values=values, samples=1)
         )
         run.group.commit()
     run.close()

@@ -354,7 +354,7 @@ def test_a_client_app_that_is_not_there_is_refused(
 
 def test_metrics_travel_in_the_journal_with_their_update(tmp_path: Path) -> None:
     results = simulated(tiny(tmp_path))
-    from fedcore.coordinator.records import Decided
+    from fedcore.coordinator.events import Decided
 
     decided = [record for record in results.records if isinstance(record, Decided)]
     losses = [json.dumps(dict(record.metrics or {})) for record in decided]

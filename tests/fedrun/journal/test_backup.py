@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fedcore.coordinator.records import HistoryForked
+from fedcore.coordinator.events import HistoryForked
 from fedcore.errors import JournalError
 from fedrun.journal import Journal, backup, exists, recover, restore, verify
 from fedrun.journal.sqlite import SqliteStore

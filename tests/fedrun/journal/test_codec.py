@@ -11,11 +11,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import numpy as np
 import pytest
 
-from fedcore.coordinator import records
-from fedcore.coordinator.records import Decided, Evaluated, Leased, Stepped
+from fedcore.coordinator import events
+from fedcore.coordinator.events import Decided, Evaluated, Leased, Stepped
 from fedcore.protocol import Verdict
 from fedrun.fields import wrong_field
-from fedrun.journal.codec import KINDS, Configured, Row, checksum, from_row, to_row
+from fedrun.journal.store import KINDS, Configured, Row, checksum, from_row, to_row
 
 DECIDED = Decided(
     at=1.5, cid="ann", seq=3, digest="d", base=1, staleness=2,
@@ -53,7 +53,7 @@ def value_of(hint: Any, name: str) -> Any:
 WHOLE = (Decided, Stepped, Configured, Evaluated)
 OTHERS = [
     sample(cls)
-    for name, cls in vars(records).items()
+    for name, cls in vars(events).items()
     if not name.startswith("_") and hasattr(cls, "durable") and cls not in WHOLE
 ]
 
@@ -169,12 +169,12 @@ def test_anyone_can_read_a_body() -> None:
 @pytest.mark.parametrize(
     ("record", "rest"),
     [
-        (records.Paused(at=7.0, by="root", reason="why"), ""),
-        (records.Unpaused(at=7.0, by="root", reason="why"), ""),
-        (records.Evicted(at=7.0, by="root", reason="why", name="a"), ',"name":"a"'),
-        (records.Readmitted(at=7.0, by="root", reason="why", name="a"), ',"name":"a"'),
+        (events.Paused(at=7.0, by="root", reason="why"), ""),
+        (events.Unpaused(at=7.0, by="root", reason="why"), ""),
+        (events.Evicted(at=7.0, by="root", reason="why", name="a"), ',"name":"a"'),
+        (events.Readmitted(at=7.0, by="root", reason="why", name="a"), ',"name":"a"'),
         (
-            records.SnapshotOrdered(at=7.0, by="root", reason="why", version=3),
+            events.SnapshotOrdered(at=7.0, by="root", reason="why", version=3),
             ',"version":3',
         ),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.coordinator.records import Cut
+from fedcore.coordinator.events import Cut
 from fedcore.errors import CorruptJournalError, DiskError, JournalError
 from fedrun.journal import Journal, aside, exists, journal, repair
 from fedrun.journal.aside import keep_aside

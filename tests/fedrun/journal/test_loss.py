@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from fedcore.coordinator.records import Cut, HistoryForked
+from fedcore.coordinator.events import Cut, HistoryForked
 from fedcore.errors import CorruptJournalError, DiskError, JournalError
 from fedrun.journal import Journal, aside, backup, exists, recover, repair, verify
 from fedrun.journal.rows import Rows

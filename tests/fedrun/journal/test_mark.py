@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedrun.journal.mark import FILE, Mark, MarkFile, read_marks
+from fedrun.journal.segments import FILE, Mark, MarkFile, read_marks
 
 RUN = b"12345678"
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedcore.coordinator.actions import Persist
-from fedcore.coordinator.records import Cut, HistoryForked, Stepped
+from fedcore.coordinator.events import Cut, HistoryForked, Persist, Stepped
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.rng import Key
 from fedrun.journal import Journal, recover, repair

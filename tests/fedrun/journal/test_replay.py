@@ -17,22 +17,20 @@ from hypothesis import strategies as st
 
 from fedcore import algorithm as limits
 from fedcore import payloads
-from fedcore.coordinator import records as r
+from fedcore.coordinator import events as r
 from fedcore.coordinator.events import (
     ClientEnrolled,
-    ClientLeft,
+    Departed,
     Event,
-    NameFreed,
-    StateRolledBack,
-    StopRequested,
-    UpdatePushed,
-)
-from fedcore.coordinator.records import (
     Evicted,
+    Freed,
     Paused,
     Readmitted,
     SnapshotOrdered,
+    StateRolledBack,
+    StopRequested,
     Unpaused,
+    UpdatePushed,
 )
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import content_digest
@@ -40,10 +38,10 @@ from fedcore.payloads import dense_payload
 from fedcore.protocol import NOTHING_SETTLED, ModelName, Push, Verdict
 from fedrun.config import FederationConfig, parse_config
 from fedrun.journal import Journal, recover, verify
-from fedrun.journal.codec import to_row
 from fedrun.journal.replay import Replay
 from fedrun.journal.restored import Restored
 from fedrun.journal.sqlite import SqliteStore
+from fedrun.journal.store import to_row
 from fedrun.journal.verification import Verified
 from fedrun.run import open_run
 from tests.fedrun.journal.runs import Written, change, written
@@ -115,7 +113,7 @@ def told(folder: Path) -> Story:
     run.deliver("ann", float("nan"))
     run.group.step(20.0, "flush")
     run.group.commit()
-    run.happens(NameFreed(at=21.0, name="name of bob"))
+    run.happens(Freed(at=21.0, name="name of bob"))
     run.happens(Paused(at=21.1, by="root", reason="so"))
     run.happens(Unpaused(at=21.2, by="root"))
     run.happens(Evicted(at=21.3, name="name of eve", reason="so"))
@@ -129,7 +127,7 @@ def told(folder: Path) -> Story:
     run.group.step(30.0, "deadline")
     run.group.commit()
     run.deliver("bob", 5.0)
-    run.happens(ClientLeft(at=40.0, cid="ann"))
+    run.happens(Departed(at=40.0, cid="ann"))
     run.happens(StopRequested(at=50.0, reason="the operator stopped it"))
     run.close()
     return run
@@ -448,7 +446,7 @@ class Crowded(Story):
                 self.happens(ClientEnrolled(at=state.at, cid=name, name=name))
             elif what < 0.35:
                 left = here.pop(lot.randrange(len(here)))
-                self.happens(ClientLeft(at=state.at, cid=left))
+                self.happens(Departed(at=state.at, cid=left))
             else:
                 late = lot.randrange(min(8, state.version + 1))
                 base = ModelName(state.epoch, state.version - late)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fedcore.coordinator.records import Lost, Stepped
+from fedcore.coordinator.events import Lost, Stepped
 from fedcore.errors import (
     CorruptJournalError,
     DiskError,
@@ -20,10 +20,9 @@ from fedcore.errors import (
     JournalVersionError,
 )
 from fedrun.journal.database import connect_to_read
-from fedrun.journal.mark import FILE as MARK
-from fedrun.journal.mark import Mark, MarkFile, read_marks
 from fedrun.journal.rows import LARGE
-from fedrun.journal.segments import Segments
+from fedrun.journal.segments import FILE as MARK
+from fedrun.journal.segments import Mark, MarkFile, Segments, read_marks
 from fedrun.journal.sqlite import HISTORY, SqliteStore
 from fedrun.journal.store import Damage, Entry, Loss
 from tests.fedrun.journal.runs import change

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.coordinator.records import Decided, Leased, Stepped
+from fedcore.coordinator.events import Decided, Leased, Stepped
 from fedcore.labels import counts_list
 from fedcore.protocol import Verdict
 from fedrun.journal import tally
-from fedrun.journal.codec import from_row, to_row
+from fedrun.journal.store import from_row, to_row
 from fedrun.journal.tally import (
     NO_VERDICT,
     PATCH_CODES,

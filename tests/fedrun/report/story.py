@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcore.coordinator.records import (
+from fedcore.coordinator.events import (
     Closed,
     Decided,
     Departed,

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcore.coordinator.records import (
+from fedcore.coordinator.events import (
     Decided,
     Enrolled,
     Evaluated,

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.coordinator.records import Failed
+from fedcore.coordinator.events import Failed
 from fedrun.report import client_timelines as module
 from fedrun.report.client_timelines import (
     ClientTimeline,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plotly.graph_objects import Bar, Figure, Heatmap, Scatter
 
-from fedcore.coordinator.records import Paused
+from fedcore.coordinator.events import Paused
 from fedcore.protocol import Verdict
 from fedrun.report import partition_page, theme, write_report
 from fedrun.report.page import Section, page, plot, table

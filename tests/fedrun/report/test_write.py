@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.coordinator.records import ServerStarted
+from fedcore.coordinator.events import ServerStarted
 from fedcore.errors import ConfigError, JournalError
 from fedcore.protocol import Verdict
 from fedrun.report import write_report

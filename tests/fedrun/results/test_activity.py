@@ -4,9 +4,9 @@ from typing import Any, get_args
 
 import pytest
 
-from fedcore.coordinator import records as r
-from fedrun.journal.codec import Row
-from fedrun.results.activity import Activities, Activity
+from fedcore.coordinator import events as r
+from fedrun.journal.store import Row
+from fedrun.results.coverage import Activities, Activity
 from tests.fedserver.test_json_log import decided
 
 ENROLLED = r.Enrolled(at=0.0, cid="a", name="ann", role="trainer")

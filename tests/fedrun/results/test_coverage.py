@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcore.coordinator.records import Departed, Enrolled, Stepped
+from fedcore.coordinator.events import Departed, Enrolled, Stepped
 from fedcore.protocol import Verdict
 from fedrun.report.coverage import shares_figure
 from fedrun.results import coverage as module

@@ -2,7 +2,7 @@
 
 import math
 
-from fedcore.coordinator.records import Evaluated
+from fedcore.coordinator.events import Evaluated
 from fedcore.protocol import MOST_COUNTED
 from fedrun.results.evaluations import _merged
 

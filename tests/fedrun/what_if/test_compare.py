@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedcore.coordinator.records import Stepped
+from fedcore.coordinator.events import Stepped
 from fedcore.errors import (
     ConfigError,
     CorruptJournalError,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.coordinator.records import Enrolled, Evaluated, Failed, Lost, Stepped
+from fedcore.coordinator.events import Enrolled, Evaluated, Failed, Lost, Stepped
 from fedcore.errors import LatecomerError, WorkloadError
 
 pytest.importorskip("flwr.app")

@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("flwr.app")
 from benchmarks.flower.processes import Commands, copied
-from fedcore.coordinator.records import Decided, Enrolled, Stepped
+from fedcore.coordinator.events import Decided, Enrolled, Stepped
 from fedcore.errors import JournalError
 from fedcore.protocol import Verdict
 from fedrun.journal import Journal
-from fedrun.journal.codec import Row
+from fedrun.journal.store import Row
 from tools.local import free_port
 
 pytestmark = [pytest.mark.needs("flwr"), pytest.mark.heavy]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.coordinator.records import (
+from fedcore.coordinator.events import (
     Decided,
     Enrolled,
     Evaluated,

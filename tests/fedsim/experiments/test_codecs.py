@@ -19,7 +19,7 @@ import yaml
 
 import latecomer
 from fedcore.compressors import Identity
-from fedcore.coordinator.records import Leased
+from fedcore.coordinator.events import Leased
 from fedcore.params import ParamSpec
 from fedcore.rng import Key
 from fedrun.config import load_config, parse_config

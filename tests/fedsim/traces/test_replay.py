@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedcore.coordinator.records import Enrolled, Leased
+from fedcore.coordinator.events import Enrolled, Leased
 from fedcore.errors import ConfigError
 from fedcore.workload import Client
 from fedrun.config import SimulateConfig, parse_config

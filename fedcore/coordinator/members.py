@@ -1,11 +1,105 @@
-"""The clients of a run: who has joined, who owns which name, and who is shut out."""
+"""The clients of a run: a small row of each, and who has joined and owns which name."""
 
+from collections import deque
+from dataclasses import dataclass, field
 from typing import assert_never
 
-from fedcore.coordinator import records
-from fedcore.coordinator.clients import ClientRow
-from fedcore.coordinator.records import Enrolment
+from fedcore.coordinator import events
+from fedcore.coordinator.events import Enrolment
+from fedcore.protocol import HISTORY, Receipt, Role, Settled, Verdict
 from fedcore.typing import JSON
+
+# -------------------------------------------------------- rows: small, without vectors
+
+
+@dataclass(slots=True)
+class ClientRow:
+    """A client of the run. After the client has left, its row stays."""
+
+    cid: str
+    name: str
+    role: Role
+    index: int = 0  # which of ``count`` parts of the data it has
+    count: int = 1
+    receipt: Receipt | None = None
+    reason: str = ""  # of the last verdict
+    accepted: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    left: bool = False
+    evicted: str | None = None
+    """Why the operator has shut it out; None: it may take part."""
+    has_trained: bool = False
+    """Whether a message of a task of its own has got a verdict."""
+    has_flushed: bool = False
+    """Whether it has sent what its error memory holds, as it may when it leaves."""
+    lost_name: bool = False
+    """Whether its name was freed while it was evicted: then it stays out for good."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its part of the data: index and count."""
+        return self.index, self.count
+
+    @property
+    def seq(self) -> int:
+        """The sequence number of the last decided message; 0 if there is none."""
+        return self.receipt.seq if self.receipt else 0
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is a trainer that has not left and may take part."""
+        return self.role == "trainer" and not self.is_out
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it has left for good, or is evicted."""
+        return self.left or self.evicted is not None
+
+    def contradicts(self, settled: Settled) -> bool:
+        """Whether the client knows a later verdict, or another on the same message."""
+        if self.receipt is not None and settled.seq == self.receipt.seq:
+            return settled.verdict is not self.receipt.verdict
+        return settled.seq > self.seq
+
+    def decided(self, receipt: Receipt, reason: str) -> None:
+        """Stores a verdict with its reason."""
+        self.receipt, self.reason = receipt, reason
+        if receipt.verdict is Verdict.ACCEPTED:
+            self.accepted.append(receipt.seq)
+
+    def to_json(self) -> JSON:
+        """The row as JSON."""
+        saved = {
+            "cid": self.cid,
+            "name": self.name,
+            "role": self.role,
+            "index": self.index,
+            "count": self.count,
+            "receipt": self.receipt and self.receipt[:5],  # its proof is made anew
+            "reason": self.reason,
+            "accepted": list(self.accepted),
+            "left": self.left,
+            "has_trained": self.has_trained,
+        }
+        if self.has_flushed:
+            saved["has_flushed"] = True
+        if self.evicted is None:
+            return saved
+        return {**saved, "evicted": self.evicted, "lost_name": self.lost_name}
+
+    @classmethod
+    def from_json(cls, saved: JSON) -> "ClientRow":
+        """The row that :meth:`to_json` wrote."""
+        receipt = None
+        if saved["receipt"]:
+            seq, digest, verdict, weight, version = saved["receipt"]
+            receipt = Receipt(seq, digest, Verdict(verdict), weight, version)
+        accepted = deque(saved["accepted"], maxlen=HISTORY)
+        known = {"has_trained": receipt is not None}  # an older program had no tasks
+        return cls(**{**known, **saved, "receipt": receipt, "accepted": accepted})
+
+
+# ---------------- the roster: who has joined, who owns which name, and who is shut out
+
 
 _MOST_AT_A_PLACE = 8  # clients that are noted for one part of the data
 
@@ -27,27 +121,27 @@ class Roster:
     def note(self, record: Enrolment) -> None:
         """Applies a record of clients that come, go, or are shut out."""
         match record:
-            case records.Enrolled():
+            case events.Enrolled():
                 self._enrol(record)
-            case records.Freed():
+            case events.Freed():
                 self.owners.pop(record.name, None)
                 self.evicted.pop(record.name, None)
                 for row in self.named(record.name):
                     row.lost_name = row.evicted is not None
-            case records.Evicted():
+            case events.Evicted():
                 self.evicted[record.name] = record.reason
                 self._evict(record.name, record.reason)
-            case records.Readmitted():
+            case events.Readmitted():
                 self.evicted.pop(record.name, None)
                 self._evict(record.name, None)
-            case records.Departed():
+            case events.Departed():
                 row = self.clients[record.cid]
                 self.trainers -= row.trains
                 row.left = True
             case _:
                 assert_never(record)
 
-    def _enrol(self, record: records.Enrolled) -> None:
+    def _enrol(self, record: events.Enrolled) -> None:
         row = self.clients.get(record.cid)
         if row is None:
             row = ClientRow(record.cid, record.name, record.role)
