@@ -8,7 +8,8 @@ import logging
 import time
 from collections.abc import Callable
 
-from fedcore.coordinator.events import Action, Event, SnapshotOrdered, StepReason
+from fedcore.coordinator.actions import Action
+from fedcore.coordinator.events import Event, SnapshotOrdered, StepReason
 from fedcore.errors import DiskError
 from fedcore.typing import Seconds
 from fedrun.checkpoints.keeper import CheckpointKeeper

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcore.coordinator import Coordinator
+from fedcore.coordinator.actions import Action
 from fedcore.coordinator.answers import objection
-from fedcore.coordinator.events import Act, Action, Freed, SnapshotOrdered, Stepped
+from fedcore.coordinator.events import Act, Freed, SnapshotOrdered, Stepped
 from fedcore.errors import ConfigError, JournalError, SpecMismatchError
 from fedcore.params import NO_REST, ParamSpec, Rest, digest, on_grid, version_0
 from fedcore.proofs import SECRET_BYTES

@@ -27,12 +27,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fedcore.coordinator import Coordinator
+from fedcore.coordinator.actions import Action, Refuse, SendAck, SendReply
 from fedcore.coordinator.events import (
-    Action,
     Event,
-    Refuse,
-    SendAck,
-    SendReply,
     ServerStarted,
     ServerStopped,
     TimerFired,

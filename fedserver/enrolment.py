@@ -15,8 +15,9 @@ from fedwire.v1 import federation_pb2 as pb
 from google.protobuf.message import Message
 
 from fedcore.coordinator import Coordinator
+from fedcore.coordinator.actions import Refuse
 from fedcore.coordinator.answers import enrolled, eviction, why_out
-from fedcore.coordinator.events import ClientEnrolled, Opened, Refuse
+from fedcore.coordinator.events import ClientEnrolled, Opened
 from fedcore.coordinator.rounds import judge, raised, read_update
 from fedcore.coordinator.state import ServerState
 from fedcore.errors import ProtocolError, SpecMismatchError

@@ -20,7 +20,8 @@ from fedwire.convert import (
 from fedwire.frames import CHUNK, FIRST, chunk_frames, reply_frame
 from fedwire.v1 import federation_pb2 as pb
 
-from fedcore.coordinator.events import ClientPulled, Refuse, SendReply
+from fedcore.coordinator.actions import Refuse, SendReply
+from fedcore.coordinator.events import ClientPulled
 from fedcore.errors import ProtocolError
 from fedcore.protocol import Answer, Pull
 from fedcore.typing import Seconds

@@ -13,18 +13,17 @@ from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
-from fedcore.coordinator.events import (
+from fedcore.coordinator.actions import (
     Action,
     Finish,
-    Lost,
     Persist,
     Refuse,
     SendAck,
     SendReply,
     SetTimer,
     StartTask,
-    TimerFired,
 )
+from fedcore.coordinator.events import Lost, TimerFired
 from fedcore.typing import Seconds
 from fedrun.run import Run
 from fedrun.tracing import OFF, Tracer

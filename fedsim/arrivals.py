@@ -16,6 +16,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from fedcore.coordinator.actions import Persist
 from fedcore.coordinator.events import (
     Closed,
     Decided,
@@ -23,7 +24,6 @@ from fedcore.coordinator.events import (
     Enrolled,
     HistoryForked,
     Leased,
-    Persist,
     Stepped,
     StepReason,
     StopRequested,

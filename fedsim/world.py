@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, assert_never
 
-from fedcore.coordinator.events import (
+from fedcore.coordinator.actions import (
     Action,
-    Evaluated,
-    Event,
     Finish,
     Lease,
     Persist,
@@ -22,6 +20,10 @@ from fedcore.coordinator.events import (
     SendReply,
     SetTimer,
     StartTask,
+)
+from fedcore.coordinator.events import (
+    Evaluated,
+    Event,
     Stepped,
     StepReason,
     StopRequested,

@@ -32,7 +32,8 @@ from fedcore.compressors import (
     TopK,
 )
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.events import Action, Event
+from fedcore.coordinator.actions import Action
+from fedcore.coordinator.events import Event
 from fedcore.partitions import dirichlet
 
 CLIENTS, COHORT = 50, 10

@@ -20,14 +20,11 @@ from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import LocalSGD
 from fedcore.compressors import CompressorConfig
 from fedcore.coordinator import Coordinator
+from fedcore.coordinator.actions import Persist, SendAck, SendReply, SetTimer
 from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientPulled,
     Event,
-    Persist,
-    SendAck,
-    SendReply,
-    SetTimer,
     Stepped,
     Timer,
     TimerFired,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal, assert_never
 
 from fedcore.coordinator import events
+from fedcore.coordinator.actions import Refuse, SendAck, SendReply
 from fedcore.coordinator.events import (
     Act,
     ClientEnrolled,
@@ -13,9 +14,6 @@ from fedcore.coordinator.events import (
     Evaluated,
     Freed,
     Leased,
-    Refuse,
-    SendAck,
-    SendReply,
 )
 from fedcore.coordinator.members import ClientRow
 from fedcore.coordinator.settings import EvaluateConfig

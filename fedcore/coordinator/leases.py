@@ -56,7 +56,7 @@ from enum import Enum
 from itertools import chain, islice
 
 from fedcore.algorithm import Algorithm
-from fedcore.coordinator.events import Lease
+from fedcore.coordinator.actions import Lease
 from fedcore.rng import Key
 from fedcore.typing import JSON, State
 

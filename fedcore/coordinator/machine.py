@@ -13,6 +13,17 @@ from typing import assert_never
 
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator import events
+from fedcore.coordinator.actions import (
+    Action,
+    Finish,
+    Lease,
+    Persist,
+    Refuse,
+    SendAck,
+    SendReply,
+    SetTimer,
+    StartTask,
+)
 from fedcore.coordinator.answers import (
     Evaluations,
     acknowledged,
@@ -28,20 +39,11 @@ from fedcore.coordinator.answers import (
     why_waiting,
 )
 from fedcore.coordinator.events import (
-    Action,
     Declined,
     Enrolled,
     Event,
-    Finish,
-    Lease,
     Note,
     Opened,
-    Persist,
-    Refuse,
-    SendAck,
-    SendReply,
-    SetTimer,
-    StartTask,
     StepReason,
     Timer,
 )

@@ -19,16 +19,12 @@ from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import norms_of
 from fedcore.controllers import Request
+from fedcore.coordinator.actions import Action, Finish, Lease, Persist, SetTimer
 from fedcore.coordinator.events import (
-    Action,
     Closed,
     Decided,
     Declined,
-    Finish,
-    Lease,
     Opened,
-    Persist,
-    SetTimer,
     Stepped,
     StepReason,
     Timer,

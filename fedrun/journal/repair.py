@@ -5,7 +5,8 @@ from contextlib import closing
 from pathlib import Path
 
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.events import Action, StateRolledBack
+from fedcore.coordinator.actions import Action
+from fedcore.coordinator.events import StateRolledBack
 from fedcore.errors import CorruptJournalError
 from fedcore.protocol import Epoch
 from fedcore.typing import Seconds

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fedcore.coordinator import Coordinator
+from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import (
-    Action,
     ClientEnrolled,
     Closed,
     Decided,

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator import Coordinator
+from fedcore.coordinator.actions import Persist
 from fedcore.coordinator.events import (
     Decided,
     Enrolled,
     Opened,
-    Persist,
     Record,
     Stepped,
     open_update,

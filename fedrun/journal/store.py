@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 from fedcore.coordinator import events
-from fedcore.coordinator.events import Action, Persist, Record
+from fedcore.coordinator.actions import Action, Persist
+from fedcore.coordinator.events import Record
 from fedcore.labels import counts_array, counts_list
 from fedcore.measured import read_measured
 from fedcore.protocol import Verdict

@@ -9,19 +9,21 @@ coordinator's part, as in the gRPC server.
 import logging
 from typing import Any, assert_never
 
-from fedcore.coordinator.events import (
+from fedcore.coordinator.actions import (
     Action,
-    Evaluated,
-    Event,
     Finish,
     Persist,
     Refuse,
     SendAck,
     SendReply,
-    ServerStarted,
-    ServerStopped,
     SetTimer,
     StartTask,
+)
+from fedcore.coordinator.events import (
+    Evaluated,
+    Event,
+    ServerStarted,
+    ServerStopped,
     TimerFired,
 )
 from fedcore.coordinator.state import ServerState

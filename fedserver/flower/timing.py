@@ -5,7 +5,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from fedcore.coordinator.events import SetTimer, Timer
+from fedcore.coordinator.actions import SetTimer
+from fedcore.coordinator.events import Timer
 from fedcore.typing import Seconds
 from fedserver.core import Clock
 

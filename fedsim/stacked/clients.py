@@ -10,7 +10,8 @@ from operator import attrgetter
 from typing import Any
 
 from fedcore.controllers import Assignment, joined
-from fedcore.coordinator.events import Action, Event, Lease
+from fedcore.coordinator.actions import Action, Lease
+from fedcore.coordinator.events import Event
 from fedcore.coordinator.rounds import NO_GRANTS, Asked
 from fedcore.errors import DivergedError, UserCodeError, WorkloadError
 from fedcore.pool import Pool

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedcore.coordinator import Rounds
-from fedcore.coordinator.events import Action
+from fedcore.coordinator.actions import Action
 from fedcore.participant import work_after
 from fedcore.protocol import Verdict
 from fedcore.trees import Arrays

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedcore.coordinator import Rounds
-from fedcore.coordinator.events import Action
+from fedcore.coordinator.actions import Action
 from fedcore.measured import Measured, read_measured
 from fedcore.payloads import Payload
 from fedcore.protocol import Verdict

@@ -7,7 +7,8 @@ from itertools import chain
 
 import numpy as np
 
-from fedcore.coordinator.events import Enrolled, Persist
+from fedcore.coordinator.actions import Persist
+from fedcore.coordinator.events import Enrolled
 from fedcore.typing import JSON
 from fedrun.journal.tally import Tally
 from fedrun.traffic import Way

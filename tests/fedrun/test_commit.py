@@ -6,15 +6,8 @@ from typing import Any
 
 import pytest
 
-from fedcore.coordinator.events import (
-    ClientEnrolled,
-    ClientPulled,
-    Enrolled,
-    SendAck,
-    SendReply,
-    SetTimer,
-    Stepped,
-)
+from fedcore.coordinator.actions import SendAck, SendReply, SetTimer
+from fedcore.coordinator.events import ClientEnrolled, ClientPulled, Enrolled, Stepped
 from fedcore.errors import DiskError
 from fedcore.protocol import Pull
 from fedrun.commit import GroupCommit

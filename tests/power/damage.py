@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedcore.coordinator.events import Persist, StateRolledBack, UpdatePushed
+from fedcore.coordinator.actions import Persist
+from fedcore.coordinator.events import StateRolledBack, UpdatePushed
 from fedcore.errors import JournalError
 from fedrun.config import FederationConfig
 from fedrun.durable import sync_file, sync_folder

@@ -19,7 +19,7 @@ from typing import Any
 from unittest.mock import patch
 
 from fedclient.store import ClientStore
-from fedcore.coordinator.events import Action
+from fedcore.coordinator.actions import Action
 from fedrun.config import FederationConfig
 from fedrun.durable import sync_folder
 from fedrun.files import save_model

@@ -18,7 +18,8 @@ import numpy as np
 from fedclient.store import ClientStore
 from fedcore import payloads
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.events import Action, ClientEnrolled, UpdatePushed
+from fedcore.coordinator.actions import Action
+from fedcore.coordinator.events import ClientEnrolled, UpdatePushed
 from fedcore.errors import JournalError, StateError
 from fedcore.params import content_digest
 from fedcore.participant import ParticipantState, Sent

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from fedclient.store import ClientStore
-from fedcore.coordinator.events import Action, SendAck, SendReply
+from fedcore.coordinator.actions import Action, SendAck, SendReply
 from fedcore.participant import ParticipantState
 from fedcore.protocol import Verdict
 from fedrun.journal import Journal

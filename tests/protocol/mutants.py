@@ -21,8 +21,9 @@ from fedcore.compressors import ErrorFeedback
 from fedcore.coordinator import Coordinator, Rounds
 from fedcore.coordinator import answers as claims
 from fedcore.coordinator import machine as coordinator_module
+from fedcore.coordinator.actions import Persist, SendAck
 from fedcore.coordinator.answers import acknowledged
-from fedcore.coordinator.events import Departed, Persist, SendAck, Stepped
+from fedcore.coordinator.events import Departed, Stepped
 from fedcore.coordinator.leases import Leases
 from fedcore.coordinator.machine import Pulls
 from fedcore.coordinator.members import ClientRow

@@ -4,13 +4,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from fedcore.coordinator.actions import Action, SendReply, SetTimer
 from fedcore.coordinator.events import (
-    Action,
     Decided,
     Event,
     HistoryForked,
-    SendReply,
-    SetTimer,
     Stepped,
     Timer,
     TimerFired,

@@ -15,19 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from fedcore.coordinator.actions import Finish, Refuse, SendAck, SendReply
 from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientPulled,
     Decided,
     Departed,
     Evicted,
-    Finish,
     Lost,
     Paused,
     Readmitted,
-    Refuse,
-    SendAck,
-    SendReply,
     SnapshotOrdered,
     StopRequested,
     Timer,

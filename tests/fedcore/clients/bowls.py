@@ -6,14 +6,8 @@ import numpy as np
 
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.events import (
-    ClientEnrolled,
-    ClientPulled,
-    Event,
-    SendAck,
-    SendReply,
-    UpdatePushed,
-)
+from fedcore.coordinator.actions import SendAck, SendReply
+from fedcore.coordinator.events import ClientEnrolled, ClientPulled, Event, UpdatePushed
 from fedcore.params import ParamSpec
 from fedcore.participant import Participant, ParticipantState, Trained
 from fedcore.protocol import Ack, ModelName, Verdict

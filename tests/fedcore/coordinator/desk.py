@@ -7,18 +7,20 @@ import numpy as np
 
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.events import (
+from fedcore.coordinator.actions import (
     Action,
-    ClientEnrolled,
-    ClientPulled,
-    Evaluated,
     Finish,
-    Lost,
     Persist,
     Refuse,
     SendAck,
     SendReply,
     SetTimer,
+)
+from fedcore.coordinator.events import (
+    ClientEnrolled,
+    ClientPulled,
+    Evaluated,
+    Lost,
     Timer,
     TimerFired,
     UpdatePushed,

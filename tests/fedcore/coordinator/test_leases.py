@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedcore.algorithm import AlgorithmConfig
-from fedcore.coordinator.events import Lease
+from fedcore.coordinator.actions import Lease
 from fedcore.coordinator.leases import TRANSITIONS, ClientState, Leases
 from fedcore.params import ParamSpec
 from fedcore.recipes import FedAvg, FedBuff

@@ -7,6 +7,7 @@ from fedcore import compressors
 from fedcore.aggregators import CoordinateMedian
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.compressors import Identity, TopK
+from fedcore.coordinator.actions import Finish, Persist, SendAck, SendReply, SetTimer
 from fedcore.coordinator.events import (
     ClientEnrolled,
     Closed,
@@ -14,15 +15,10 @@ from fedcore.coordinator.events import (
     Departed,
     Enrolled,
     Failed,
-    Finish,
     HistoryForked,
     Leased,
     Lost,
-    Persist,
     RunResumed,
-    SendAck,
-    SendReply,
-    SetTimer,
     StateRolledBack,
     Stepped,
     StopRequested,

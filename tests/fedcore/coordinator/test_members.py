@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedcore.coordinator.actions import Refuse, SetTimer
 from fedcore.coordinator.events import (
     ClientEnrolled,
     Decided,
@@ -15,8 +16,6 @@ from fedcore.coordinator.events import (
     Freed,
     Lost,
     Readmitted,
-    Refuse,
-    SetTimer,
     Stepped,
     Timer,
 )

@@ -7,7 +7,8 @@ import pytest
 
 from fedcore.clients import LocalSGD
 from fedcore.controllers import AdaComm, IProf
-from fedcore.coordinator.events import Declined, Leased, Persist, Refuse, SendReply
+from fedcore.coordinator.actions import Persist, Refuse, SendReply
+from fedcore.coordinator.events import Declined, Leased
 from fedcore.coordinator.state import Announced, Plans
 from fedcore.protocol import Answer, Plan, Verdict
 from fedcore.recipes import FedAvg, FedBuff, Fleet

@@ -5,8 +5,8 @@ from typing import Any, get_args
 
 import pytest
 
+from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import (
-    Action,
     ClientEnrolled,
     Decided,
     Enrolled,

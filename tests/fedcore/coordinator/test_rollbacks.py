@@ -5,12 +5,8 @@ from typing import Any
 import pytest
 
 from fedcore.compressors import TopK
-from fedcore.coordinator.events import (
-    HistoryForked,
-    SendReply,
-    StateRolledBack,
-    Unproved,
-)
+from fedcore.coordinator.actions import SendReply
+from fedcore.coordinator.events import HistoryForked, StateRolledBack, Unproved
 from fedcore.protocol import (
     Abandoned,
     Answer,

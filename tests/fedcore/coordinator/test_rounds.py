@@ -11,20 +11,22 @@ from fedcore import algorithm as limits
 from fedcore.aggregators import CoordinateMedian
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.coordinator import Coordinator, Rounds
-from fedcore.coordinator.events import (
+from fedcore.coordinator.actions import (
     Action,
+    Finish,
+    Lease,
+    Persist,
+    SendReply,
+    SetTimer,
+    StartTask,
+)
+from fedcore.coordinator.events import (
     ClientEnrolled,
     ClientPulled,
     Closed,
     Departed,
     Evaluated,
-    Finish,
-    Lease,
     Lost,
-    Persist,
-    SendReply,
-    SetTimer,
-    StartTask,
     Stepped,
     TimerFired,
 )

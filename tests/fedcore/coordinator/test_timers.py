@@ -3,10 +3,10 @@
 import pytest
 
 from fedcore.algorithm import AlgorithmConfig
+from fedcore.coordinator.actions import SetTimer
 from fedcore.coordinator.events import (
     Closed,
     HistoryForked,
-    SetTimer,
     StateRolledBack,
     Stepped,
     StopRequested,

@@ -10,14 +10,8 @@ from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import Scaffold
 from fedcore.compressors import ErrorFeedback, Identity, TopK
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.events import (
-    ClientEnrolled,
-    ClientPulled,
-    Event,
-    SendAck,
-    SendReply,
-    UpdatePushed,
-)
+from fedcore.coordinator.actions import SendAck, SendReply
+from fedcore.coordinator.events import ClientEnrolled, ClientPulled, Event, UpdatePushed
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedcore.participant import Participant, ParticipantState, Trained

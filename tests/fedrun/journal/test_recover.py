@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fedcore.coordinator.events import Cut, HistoryForked, Persist, Stepped
+from fedcore.coordinator.actions import Persist
+from fedcore.coordinator.events import Cut, HistoryForked, Stepped
 from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.rng import Key
 from fedrun.journal import Journal, recover, repair
