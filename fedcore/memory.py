@@ -11,20 +11,25 @@ import sys
 from typing import Any
 
 LARGE = 4 << 20  # bytes: for fewer, it is not worth the time
-MOST = 32 << 20  # bytes of an array that glibc can keep, on all systems
+MOST = 32 << 20  # bytes of an array that glibc before 2.35 keeps at most
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
 
 
-def keep(nbytes: int) -> None:
-    """Keeps so many freed bytes for the arrays that follow, each of 32 MiB at most.
+def keep(nbytes: int, largest: int) -> None:
+    """Has what is freed kept for the arrays that follow.
 
     By default it depends on the largest array that was ever freed: where all of them
     are small, arrays of .5 MB go back to the kernel each time.
+
+    Args:
+        nbytes: that are kept at most.
+        largest: bytes of an array that is kept; larger ones go back at once.
     """
     mallopt = _of_glibc("mallopt")
     if mallopt is not None:
         mallopt(_TRIM_THRESHOLD, nbytes)
-        mallopt(_MMAP_THRESHOLD, MOST)
+        # An older glibc refuses what is above its bound, and returns 0.
+        _ = mallopt(_MMAP_THRESHOLD, largest) or mallopt(_MMAP_THRESHOLD, MOST)
 
 
 def give_back(nbytes: int, *, cycles: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Checks the caller and the disk, with which every call of the service begins."""
+"""Knows who calls: identity, limits, sessions, and what each call begins with."""
 
 import asyncio
 import itertools

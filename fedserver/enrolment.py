@@ -1,4 +1,4 @@
-"""Enrols clients, or refuses them with a sentence."""
+"""Enrols clients, or refuses them with a sentence; takes trials of those that check."""
 
 import asyncio
 import logging

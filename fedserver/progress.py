@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from fedcore.coordinator import events
-from fedcore.coordinator.events import Evaluated, Leased
 from fedcore.coordinator.state import ServerState
 from fedcore.protocol import Verdict
 from fedcore.text import printable
@@ -25,44 +24,6 @@ from fedrun.results.failures import USELESS, last_line
 from fedrun.run import Run
 from fedrun.traffic import Traffic
 from fedrun.units import in_seconds
-
-# ------------ how long evaluators take, and how long the last evaluation is waited for
-
-
-USUAL = 10  # times the longest evaluation the last one is waited for
-FIRST: Seconds = 30.0  # where there was none before it, or
-LINGERS = 3  # times ``timeouts.linger``
-
-
-class EvaluationTimes:
-    """The longest evaluation so far, by the records of tasks and reports."""
-
-    def __init__(self) -> None:
-        self._began: dict[str, Seconds] = {}
-        self._longest: Seconds | None = None
-
-    def observe(self, record: Row) -> None:
-        """Takes note of a durable record."""
-        match record:
-            case Leased(task="evaluate"):
-                self._began[record.cid] = record.at
-            case Evaluated() if began := self._began.pop(record.cid, None):
-                self._longest = max(self._longest or 0.0, record.at - began)
-
-    def patience(self, linger: Seconds, most: Seconds) -> Seconds:
-        """Returns how long after the end the last evaluation is waited for.
-
-        Args:
-            linger: how long the server waits for clients that do not know of the end.
-            most: the limit, where evaluations are known to be long.
-        """
-        if self._longest is None:
-            return max(FIRST, LINGERS * linger)
-        return max(linger, min(most, USUAL * self._longest))
-
-
-# ---------------- how a run and its clients stand: the one model that every view shows
-
 
 if TYPE_CHECKING:
     from fedserver.callers import Sessions
@@ -283,9 +244,7 @@ class Progress:
     def _count_update(self, record: events.Decided) -> None:
         self.verdicts[record.verdict.value] += 1
         self.payload_up += record.nbytes
-        if (
-            record.verdict not in USELESS
-        ):  # what those say of their version may be wrong
+        if record.verdict not in USELESS:  # those may say nonsense of their version
             self.staleness_T[bisect_left(STALENESS_BOUNDS, record.staleness)] += 1
             self.staleness_sum += record.staleness
         if record.verdict is Verdict.ACCEPTED:

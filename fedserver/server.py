@@ -23,8 +23,9 @@ from fedcore.coordinator.actions import (
     SetTimer,
     StartTask,
 )
-from fedcore.coordinator.events import Lost, TimerFired
+from fedcore.coordinator.events import Evaluated, Leased, Lost, TimerFired
 from fedcore.typing import Seconds
+from fedrun.journal.store import Row
 from fedrun.run import Run
 from fedrun.tracing import OFF, Tracer
 from fedrun.traffic_file import TrafficFile
@@ -32,7 +33,7 @@ from fedserver.callers import Sessions
 from fedserver.connections import Disconnector
 from fedserver.core import Answers, Core
 from fedserver.listening import bind, open_operator_socket, options
-from fedserver.progress import EvaluationTimes, Progress
+from fedserver.progress import Progress
 from fedserver.service import FederationService, Metered
 from fedserver.status import Status
 from fedserver.tracing import VersionSpans
@@ -45,6 +46,36 @@ _SWEEP: Seconds = 0.5
 EVALUATOR_STARTS: Seconds = 60.0  # how long its start takes at most
 _LOOK: Seconds = 0.1
 _SAVE: Seconds = 2.0  # between two writes of the byte counts
+USUAL = 10  # times the longest evaluation the last one is waited for
+FIRST: Seconds = 30.0  # where there was none before it, or
+LINGERS = 3  # times ``timeouts.linger``
+
+
+class EvaluationTimes:
+    """The longest evaluation so far, by the records of tasks and reports."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, Seconds] = {}
+        self._longest: Seconds | None = None
+
+    def observe(self, record: Row) -> None:
+        """Takes note of a durable record."""
+        match record:
+            case Leased(task="evaluate"):
+                self._began[record.cid] = record.at
+            case Evaluated() if began := self._began.pop(record.cid, None):
+                self._longest = max(self._longest or 0.0, record.at - began)
+
+    def patience(self, linger: Seconds, most: Seconds) -> Seconds:
+        """Returns how long after the end the last evaluation is waited for.
+
+        Args:
+            linger: how long the server waits for clients that do not know of the end.
+            most: the limit, where evaluations are known to be long.
+        """
+        if self._longest is None:
+            return max(FIRST, LINGERS * linger)
+        return max(linger, min(most, USUAL * self._longest))
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The gRPC service of one run, and the objects that carry out its methods."""
+"""The gRPC service of one run: its methods, and the count of its messages."""
 
 import asyncio
 import contextlib

@@ -55,7 +55,7 @@ def serve(
     Raises:
         JournalError: there is no run to resume, and ``must_resume``.
     """
-    keep(_KEPT)
+    keep(_KEPT, _KEPT // 2)
     if must_resume:
         require_run(config.server.journal)
     if config.server.web is not None:

@@ -67,7 +67,7 @@ class ClientRow:
             self.accepted.append(receipt.seq)
 
     def to_json(self) -> JSON:
-        """The row as JSON."""
+        """Returns the row as JSON, for a snapshot."""
         saved = {
             "cid": self.cid,
             "name": self.name,

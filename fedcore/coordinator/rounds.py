@@ -282,7 +282,7 @@ def _versions(count: int) -> str:
     return "1 version" if count == 1 else f"{count} versions"
 
 
-# ------ the deadline of a cohort: when it has passed, and how a pause of the run moves
+# ---- the deadline of a cohort: when it has passed, and how a pause of the run moves it
 
 
 class Deadline:
@@ -293,7 +293,7 @@ class Deadline:
     """
 
     def __init__(self) -> None:
-        """Makes one that is not set."""
+        """Makes a deadline that is not set: the cohort has none yet."""
         self._set: SetTimer | None = None
         self._left: Seconds | None = None  # of a deadline that a pause stopped
 

@@ -1,4 +1,4 @@
-"""What the storage of a run returns: records, rows, and findings about them."""
+"""Records as rows of a journal and back, and what the storage of a run returns."""
 
 import json
 import zlib

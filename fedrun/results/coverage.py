@@ -38,7 +38,7 @@ from fedrun.journal.store import Row
 
 
 class Activity(StrEnum):
-    """What a client does."""
+    """What a client does at the moment, as its last record says."""
 
     IDLE = "idle"
     TRAINS = "trains"

@@ -136,7 +136,7 @@ def stacked_clients(
     run = world.run
     config, algorithm = run.config, run.coordinator.algorithm
     workload.fits(algorithm)
-    keep(KEPT)
+    keep(KEPT, KEPT)
     engine = config.simulate.engine
     count_labels = config.share_labels and config.algorithm.uses_labels
     pool = Pool(counts_labels=count_labels or population.needs_labels)

@@ -84,7 +84,7 @@ class Worker:
         Raises:
             WorkloadError: the workload cannot be used here.
         """
-        keep(KEPT)
+        keep(KEPT, KEPT)
         workload = blueprint.workload
         if isinstance(workload, str):
             workload = load_app(workload)

@@ -12,10 +12,10 @@ import pytest
 from fedwire.v1 import federation_pb2 as pb
 
 import fedserver.children
-import fedserver.progress
+import fedserver.server
 from fedcore.coordinator.events import Evaluated, Leased
 from fedserver.children import keep_evaluating
-from fedserver.progress import EvaluationTimes
+from fedserver.server import EvaluationTimes
 from tests.fedserver.test_ends import beating, stalled_upload
 from tests.peer import CALL, Peer, packed
 from tests.served import ones, served, settings, until
@@ -88,7 +88,7 @@ def test_who_attends_is_told_that_the_run_has_ended_also_when_it_comes_later(
 def test_an_evaluator_that_does_not_come_to_an_end_is_not_waited_for_like_a_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fedserver.progress, "FIRST", 0.2)
+    monkeypatch.setattr(fedserver.server, "FIRST", 0.2)
     closed = threading.Event()
     with served(tmp_path, **ending()) as server:
         judge = Peer(server.operator_socket, "judge")
@@ -113,7 +113,7 @@ def test_an_evaluator_that_does_not_come_to_an_end_is_not_waited_for_like_a_clie
 def test_an_evaluator_that_hangs_in_its_first_evaluation_is_not_waited_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(fedserver.progress, "FIRST", 0.2)
+    monkeypatch.setattr(fedserver.server, "FIRST", 0.2)
     closed = threading.Event()
     with served(tmp_path, **ending(linger=0.2)) as server:
         server.server.evaluator_starts = lambda: True  # its process lives
