@@ -327,6 +327,7 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
         self._names: dict[str, str] = {}  # the id of the client that has a name
         self._heard: dict[str, Seconds] = {}
+        self._left: set[str] = set()  # clients not heard of since their session ended
         self.waiting: dict[str, str] = {}
         """Why clients begin no task, as they said last, by id."""
 
@@ -359,11 +360,13 @@ class Sessions:
         """Ends a session."""
         if self._sessions.get(session.cid) is session:
             del self._sessions[session.cid]
+            self._left.add(session.cid)
 
     def hear(self, cid: str) -> None:
         """Notes that a client gave a sign of life."""
         self._heard.pop(cid, None)  # the dictionary is in the order of time
         self._heard[cid] = time.monotonic()
+        self._left.discard(cid)
 
     def dismiss(self, cid: str, text: str) -> None:
         """Tells a client to stop, and takes it for gone."""
@@ -411,6 +414,11 @@ class Sessions:
     def attending(self) -> list[str]:
         """The ids of clients whose process is connected, and was heard of lately."""
         return [cid for cid in self._sessions if cid in self._heard]
+
+    @property
+    def active(self) -> list[str]:
+        """The ids of clients that were heard of lately, after their last session."""
+        return [cid for cid in self._heard if cid not in self._left]
 
     def tell_all(self, kind: pb.Notice.Kind, text: str) -> None:
         """Sends a notice to every process."""

@@ -236,13 +236,13 @@ class Server:
 
     async def _wait_for_goodbyes(self) -> None:
         timeouts = self.run.config.timeouts
-        ended_at = asyncio.get_running_loop().time()
         # The server's own evaluator may be slower to start than a short run is to end.
         await _until(lambda: not self._evaluator_comes(), EVALUATOR_STARTS)
+        since = asyncio.get_running_loop().time()
         await _until(self._all_know, timeouts.linger)
         # Those that are here are through when their sessions end; some still train.
         most = max(timeouts.lease, self._patience)
-        await _until(lambda: not self._is_someone_at_work(ended_at), most)
+        await _until(lambda: not self._is_someone_at_work(since), most)
         for name in self._evaluating():
             _log.warning(
                 "the evaluator %r has not ended %.0f s after the run, and the server "
@@ -255,15 +255,16 @@ class Server:
             )
         self.stop()
 
-    def _is_someone_at_work(self, ended_at: Seconds) -> bool:
+    def _is_someone_at_work(self, since: Seconds) -> bool:
         """Returns whether a client may still compute, which has been waited for.
 
         A client that is silent is not there, and an evaluator that takes far longer
         than ever before does not come to an end.
         """
-        waited = asyncio.get_running_loop().time() - ended_at
-        trainers = len(self._sessions.attending) - len(self._evaluating())
-        if trainers and waited < self.run.config.timeouts.lease:
+        waited = asyncio.get_running_loop().time() - since
+        rows = self.run.coordinator.state.clients
+        trains = any(rows[cid].role != "evaluator" for cid in self._sessions.attending)
+        if trains and waited < self.run.config.timeouts.lease:
             return True
         if self._evaluator_comes():
             return True
@@ -276,10 +277,16 @@ class Server:
         return self._evaluations.patience(timeouts.linger, timeouts.lease)
 
     def _evaluating(self) -> list[str]:
-        """Returns the names of the evaluators that are connected."""
-        rows = self.run.coordinator.state.clients
-        here = [rows[cid] for cid in self._sessions.attending]
-        return [row.name for row in here if row.role == "evaluator"]
+        """Returns the names of the evaluators that may evaluate now.
+
+        Those are connected, or have pulled the last version and connect next.
+        """
+        state, sessions = self.run.coordinator.state, self._sessions
+        here = set(sessions.attending)
+        if state.evaluated != state.version:
+            here |= set(sessions.active) & self._service.informed
+        rows = [state.clients[cid] for cid in sorted(here)]
+        return [row.name for row in rows if row.role == "evaluator"]
 
     def _evaluator_comes(self) -> bool:
         """Returns whether the server's own evaluator starts, and has not come yet."""

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,31 @@ def test_an_evaluator_that_hangs_in_its_first_evaluation_is_not_waited_for_long(
     last = tmp_path / "run" / "models" / "last.safetensors"
     assert last.is_file()
     assert f"fedclient evaluate-file --app APP {last}" in said
+
+
+def test_an_evaluator_that_pulls_before_its_session_begins_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    closed = threading.Event()
+    with served(tmp_path, **ending(lost=LONG)) as server:
+        server.server.evaluator_starts = lambda: True  # its process lives
+        with Peer(server.address, "ann") as ann:
+            ann.pull()
+            ann.push(GOOD)
+            assert ann.pull().done
+        judge = Peer(server.operator_socket, "judge")
+        judge.enrol(role=pb.ROLE_EVALUATOR)
+        last = judge.pull()
+        assert (last.done, last.task) == (True, pb.TASK_KIND_EVALUATE)
+        time.sleep(1.0)  # its thread of heartbeats gets no turn
+        attending = judge.attend(1, beating(closed))
+        model = pb.ModelName(epoch=judge.epoch, version=last.version)
+        report = pb.ReportRequest(key=judge.key, model=model, values={"accuracy": 0.5})
+        judge.stub.report(report, timeout=CALL)
+        closed.set()
+        attending.cancel()
+        judge.channel.close()
+        until(lambda: server.ended, "the server ends", 20.0)
 
 
 def test_the_last_evaluation_may_take_ten_times_the_longest_before_it() -> None:
