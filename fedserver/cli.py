@@ -152,7 +152,7 @@ def healthcheck(host: str, **trust: Any) -> None:
 
     Use it as the health probe of a container.
     """
-    from fedserver.operator.remote import ask_health
+    from fedserver.operator.health import ask_health
 
     click.echo(ask_health(host, **trust))
 

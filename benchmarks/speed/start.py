@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedwire.service import SERVICE
+from fedwire.connect import SERVICE
 
 from benchmarks.speed.measure import Figure, Scale, in_turn
 from benchmarks.speed.processes import (
