@@ -54,7 +54,7 @@ def working(
     updates: int | None = None,
     pace: str = "0",
     choose: tuple[str, ...] = (),
-    trace: Path | None = None,
+    phases: Path | None = None,
     workers: int | None = None,
     stragglers: int | None = None,
     conditions: Path | None = None,
@@ -85,9 +85,9 @@ def working(
         )
         _begin(member, closing)
         client = Client(name or store.name() or "", index, count, args)
-        if trace is not None:
+        if phases is not None:
             connection = member.connection
-            log = PhaseLog(trace, connection.transferred)
+            log = PhaseLog(phases, connection.transferred)
             traced = connection.phases is not OFF
             connection.phases = Both(log, connection.phases) if traced else log
         yield Worker(

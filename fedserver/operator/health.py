@@ -25,7 +25,7 @@ def ask_health(host: str, **trust: Any) -> str:
     """
     address = parse_address(host, **trust)
     with address.channel() as channel, explaining(address):
-        reply = channel.unary_unary(_CHECK)(_REQUEST, timeout=_PATIENCE)
+        reply = channel.unary_unary(_CHECK, None, None)(_REQUEST, timeout=_PATIENCE)
     if reply != _SERVING:
         raise UnavailableError(f"{address} is {_OTHERS.get(reply, 'not serving')}")
     return "serving"

@@ -70,17 +70,17 @@ TORCH_APP = f"{Path(__file__).parents[1] / 'integration' / 'frozen_app.py'}:work
 def test_a_model_is_evaluated_on_the_device_that_is_named(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     model = tmp_path / "model.safetensors"
-    assert command("model", TORCH_APP, "-o", model).exit_code == 0
+    assert command("model", "--app", TORCH_APP, "-o", model).exit_code == 0
     plain, best = (
-        command("evaluate-file", TORCH_APP, model, *words)
+        command("evaluate-file", "--app", TORCH_APP, model, *words)
         for words in ((), ("--device", "auto"))
     )
     assert plain.exit_code == best.exit_code == 0
     if not torch.cuda.is_available():
         assert best.output == plain.output
-        done = command("evaluate-file", TORCH_APP, model, "--device", "cuda")
+        done = command("evaluate-file", "--app", TORCH_APP, model, "--device", "cuda")
         failed(done, 78, "finds none on this machine; it finds cpu")
-    done = command("evaluate-file", TORCH_APP, model, "--device", "gpu")
+    done = command("evaluate-file", "--app", TORCH_APP, model, "--device", "gpu")
     failed(done, 78, "device 'gpu': expected cpu, cuda, cuda:1, mps, or auto")
 
 
