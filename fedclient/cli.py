@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from fedrun.cli.command import (
     example,
     in_sentences,
     json_option,
+    key_and_value,
     methods_option,
     node_config_option,
     out_option,
@@ -303,9 +305,12 @@ def join(
     HOST is where its server listens, such as 127.0.0.1:8443. Ctrl-C stops the client;
     the same command continues.
     """
-    own = {"updates": updates, "pace": pace, "choose": choose, "phases": phases}
-    own |= {"workers": workers, "stragglers": stragglers, "conditions": conditions}
-    with interruptible(given), _worker(given, **own) as worker:
+    own = {"updates": updates, "phases": phases, "conditions": conditions}
+    silo = {"workers": workers, "stragglers": stragglers}
+    with (
+        interruptible(given),
+        _worker(given, pace=pace, choose=choose, **own, **silo) as worker,
+    ):
         worker.run()
 
 
@@ -393,7 +398,13 @@ def evaluate_file(
                 click.echo(f"{name} {value:.4f}", out)
 
 
-def _worker(given: dict[str, Any], **more: Any) -> Any:
+def _worker(
+    given: dict[str, Any], *, pace: str = "0", choose: Sequence[str] = (), **more: Any
+) -> Any:
+    """Returns a worker; what was typed as text is read."""
     from fedclient.commands import working
+    from fedclient.device.pace import read_pace
+    from fedclient.work.choices import read_choices
 
-    return working(**more, **given)
+    given["data"] = dict(map(key_and_value, given["data"]))
+    return working(pace=read_pace(pace), choose=read_choices(choose), **more, **given)

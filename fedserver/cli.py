@@ -4,7 +4,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -110,7 +110,7 @@ def run(
     amend: bool,
     must_resume: bool,
     no_evaluator: bool,
-    log: str | None,
+    log: Literal["text", "json"] | None,
     verbose: bool,
 ) -> None:
     """Serve a federation, and show its progress.
@@ -118,8 +118,8 @@ def run(
     CONFIG is the YAML file that describes it. Ctrl-C stops the server; the same command
     continues the run.
     """
-    as_json = log == "json" if log is not None else not sys.stdout.isatty()
-    log_to_stderr(verbose, as_json=as_json)
+    log = log or ("text" if sys.stdout.isatty() else "json")
+    log_to_stderr(verbose, as_json=log == "json")
     from fedrun.cli.stoppable import stoppable
     from fedrun.config import load_config
     from fedserver.serving import serve
@@ -132,7 +132,7 @@ def run(
             amend=amend,
             must_resume=must_resume,
             evaluator=not no_evaluator,
-            lines=as_json,
+            log=log,
         )
     folder = federation.server.journal
     if ended is None:
