@@ -8,14 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from fedcore.errors import ConfigError
+from fedcore.errors import ConfigError, WorkloadError
+from fedcore.training import initial_model
+from fedcore.workload import Workload
 from fedrun.config import FederationConfig, read_config
+from fedrun.files import save_model
 from fedserver import serving
 from fedview.results import Results
 
 
 def serve(
     config: FederationConfig | Mapping[str, Any] | str | Path,
+    workload: Workload | None = None,
     *,
     amend: bool = False,
     must_resume: bool = False,
@@ -32,6 +36,8 @@ def serve(
     Args:
         config: the path of a YAML file, a mapping of the same shape, or a config that
             was read before. The run is kept in the folder ``server.journal``.
+        workload: makes version 0 where the file ``model`` is missing. Without it, the
+            app that the config names makes it, in a process of its own.
         amend: continue a run although the algorithm in the config has changed.
         must_resume: fail if there is no run to continue, instead of starting a new one.
         evaluator: start an evaluator beside the server if the config names an app.
@@ -46,6 +52,7 @@ def serve(
 
     Raises:
         ConfigError: the config has mistakes, or an event loop runs in this thread.
+        WorkloadError: version 0 cannot be made.
         JournalError: the folder of the run cannot be read or written, or has no run to
             continue.
         UnavailableError: the port is taken.
@@ -55,6 +62,8 @@ def serve(
     _require_no_loop()
     path = Path(config) if isinstance(config, str | Path) else None
     read = read_config(config)
+    if workload is not None:
+        _make_model(workload, read)
     with _signals_restored():
         serving.serve(
             read,
@@ -66,6 +75,23 @@ def serve(
             on_listening=on_listening,
         )
     return Results(read.server.journal)
+
+
+def _make_model(workload: object, config: FederationConfig) -> None:
+    """Writes version 0 of a workload's model, unless its file is there.
+
+    Raises:
+        WorkloadError: it is no workload, or its code raises.
+    """
+    if not isinstance(workload, Workload):
+        raise WorkloadError(
+            "workload: expected a Workload or a TorchWorkload, got "
+            f"{type(workload).__name__}; a name belongs into the config, as app:"
+        )
+    if not config.model.is_file():
+        model, seed = workload.on("cpu").flat(), config.seed
+        first_D = initial_model(model, seed)
+        save_model(config.model, model.spec, first_D, rest=model.rest(), seed=str(seed))
 
 
 def _require_no_loop() -> None:

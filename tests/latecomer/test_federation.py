@@ -59,8 +59,8 @@ def test_a_server_two_clients_and_an_evaluator_run_to_the_end(tmp_path: Path) ->
     with ThreadPoolExecutor(4) as threads:
         serving = threads.submit(
             latecomer.serve,
-            config(tmp_path),
-            evaluator=False,
+            {**config(tmp_path), "model": str(tmp_path / "first.safetensors")},
+            untested,
             on_listening=addresses.put,
         )
         address = addresses.get(timeout=PATIENCE)
@@ -139,8 +139,27 @@ async def _serve_in_a_loop() -> None:
     latecomer.serve({})
 
 
+def test_a_workload_makes_version_0_as_the_command_does(tmp_path: Path) -> None:
+    settings = config(tmp_path, seed=3)
+    write_model(APP, tmp_path / "model.safetensors", 3)
+    settings["model"] = str(tmp_path / "first.safetensors")
+    with pytest.raises(JournalError):  # before it serves
+        latecomer.serve(settings, untested, must_resume=True)
+    ours, theirs = tmp_path / "first.safetensors", tmp_path / "model.safetensors"
+    assert ours.read_bytes() == theirs.read_bytes()
+    ours.write_bytes(b"mine")
+    with pytest.raises(JournalError):
+        latecomer.serve(settings, untested, must_resume=True)
+    assert ours.read_bytes() == b"mine"
+
+
 WRONG: list[tuple[Any, type[LatecomerError], str]] = [
     (lambda f: untyped.serve(7), ConfigError, "config: expected the path of a YAML"),
+    (
+        lambda f: untyped.serve(config(f), "my_app:workload"),
+        WorkloadError,
+        "got str; a name belongs into the config, as app:",
+    ),
     (lambda f: latecomer.serve(f / "none.yaml"), ConfigError, "none.yaml"),
     (
         lambda f: untyped.serve(config(f), log="loud"),
