@@ -1,5 +1,6 @@
 """The command line: mistakes are answered with a sentence and a status."""
 
+import logging
 import signal
 from pathlib import Path
 from typing import Any
@@ -155,3 +156,24 @@ def test_plain_text_beyond_this_machine_needs_a_word(
     assert "error: " in done.stderr
     done = join(elsewhere, app, tmp_path / "ann", "--plaintext", "--updates", 1)
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [((), logging.INFO), (("-q",), logging.WARNING), (("-v",), logging.DEBUG)],
+)
+def test_a_client_logs_as_much_as_it_is_told_to(
+    app: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    level: int,
+) -> None:
+    levels: list[int] = []
+
+    def log(level: int, *_: Any, **__: Any) -> None:
+        levels.append(level)
+
+    monkeypatch.setattr("fedclient.interruption.log_printable", log)
+    failed(join("127.0.0.1:1", app, tmp_path / "ann", *words), 69, "does not answer")
+    assert levels == [level]
