@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from fedclient import store as store_module
+from fedclient.state import store as store_module
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import OverlapLocalSGD
 from fedcore.compressors import ErrorFeedback

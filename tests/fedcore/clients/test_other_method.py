@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedclient.saved_state import facts_of, state_of, trees_of
+from fedclient.state.saved_state import facts_of, state_of, trees_of
 from fedcore.algorithm import Algorithm
 from fedcore.clients import joined, parted
 from fedcore.merging import PARAMETER
