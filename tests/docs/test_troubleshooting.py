@@ -10,7 +10,7 @@ import pytest
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
-PACKAGES = ("fedcore", "fedtorch", "fedrun", "fedserver", "fedclient", "fedsim")
+
 PYTHONS = "No module named"  # words of Python itself
 GAP = "\N{NULL}"  # a value in a message
 
@@ -24,9 +24,7 @@ def _messages() -> list[str]:
 @cache
 def _texts() -> str:
     """All strings of the program, with a gap for each value."""
-    files = [*(ROOT / "protos" / "fedwire").glob("*.py")]
-    for package in PACKAGES:
-        files += (ROOT / package).rglob("*.py")
+    files = [*ROOT.glob("fed*/**/*.py"), *ROOT.glob("protos/fedwire/*.py")]
     return "\n".join(
         text for file in files for text in _strings(file.read_text(encoding="utf-8"))
     )
