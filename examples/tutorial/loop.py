@@ -1,4 +1,4 @@
-"""A training loop of one's own, for one machine. Nothing in it knows of a federation."""
+"""A training loop for one machine. Nothing in it knows of a federation."""
 
 import torch
 from torch import nn
