@@ -22,7 +22,7 @@ from fedcore.coordinator.events import (
 )
 from fedcore.errors import DivergedError, WorkloadError
 from fedcore.model import Metrics
-from fedcore.participant import Outcome, Participant, ParticipantState, assigned
+from fedcore.participant import Outcome, Participant, ParticipantState, assign
 from fedcore.protocol import Ack, Plan, Reply
 from fedcore.training import Trainer
 from fedcore.trees import Arrays
@@ -354,7 +354,7 @@ class ExactClients:
         algorithm, held = participant.algorithm, participant.state.held
         assert held is not None
         config = algorithm.config.client.at(held.version)
-        given, samples = assigned(algorithm, participant.state), self._data.count(who)
+        given, samples = assign(algorithm, participant.state), self._data.count(who)
         steps = config.steps_of(samples, given.work, given.samples)
         return _Task(config, samples, steps, given.samples)
 
