@@ -19,7 +19,7 @@ from fedcore.compressors import (
     SemiDiscrete,
     TopK,
 )
-from fedcore.coordinator.events import open_update
+from fedcore.coordinator.rounds import open_update
 from fedcore.errors import PayloadError
 from fedcore.params import ParamSpec
 from fedcore.payloads import low_rank_payload, sparse_payload
