@@ -200,7 +200,7 @@ class Published:
         self._forget_patches()
 
     def context(self, downlink: Compressor, rate: float = 1.0) -> Context:
-        """Returns the context in which the downlink's compressor makes the next version."""
+        """Returns what the downlink's compressor knows when it makes a version."""
         packed, recalled = self.ring[-1].message, None
         if packed is not None and downlink.recall is not None:
             recalled = downlink.recall(payloads.unpack(packed, self.layout))

@@ -1,4 +1,4 @@
-"""The state that a client must not forget, and the words of its side of the protocol."""
+"""The state that a client must not forget, and the words of its protocol."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
