@@ -86,13 +86,6 @@ def describe_act(record: Act) -> str:
     return f"{who} {what}{_because(record.reason)}"
 
 
-def why_waiting(state: ServerState) -> str:
-    """Returns why nobody is given training now, for clients; empty: they may be."""
-    if state.paused is None or state.closed:
-        return ""
-    return f"the operator has paused the run{_because(state.paused)}"
-
-
 def why_out(name: str, reason: str) -> str:
     """Returns why a client is refused, for the client."""
     return f"the operator has evicted {name!r}{_because(reason)}"

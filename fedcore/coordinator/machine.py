@@ -32,7 +32,6 @@ from fedcore.coordinator.answers import (
     objection,
     record_of,
     why_not_freed,
-    why_waiting,
 )
 from fedcore.coordinator.events import (
     Declined,
@@ -72,6 +71,15 @@ from fedcore.protocol import (
 from fedcore.typing import Seconds, Vector
 
 # ------------------- builds the answers to pulls and pushes, and the records of leases
+
+
+def why_waiting(state: ServerState) -> str:
+    """Returns why nobody is given training now, for clients; empty: they may be."""
+    if state.paused is None or state.closed:
+        return ""
+    return (
+        f"the operator has paused the run{f': {state.paused}' if state.paused else ''}"
+    )
 
 
 def reply_to(
