@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedcore import kernels
 from fedcore.coordinator.events import Evaluated, Failed, Stepped
-from fedcore.coordinator.settings import unreported
+from fedcore.coordinator.settings import find_unreported
 from fedcore.memory import keep
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
@@ -150,7 +150,7 @@ def evaluation_warnings(
         if not progress.is_evaluator(record.cid):
             return
         if isinstance(record, Evaluated):
-            for sentence in unreported(target, record.values):
+            for sentence in find_unreported(target, record.values):
                 _log.warning("%s", sentence)
             target.clear()
         elif record.error not in errors and len(errors) < _MOST_ERRORS:

@@ -784,7 +784,7 @@ def newest(history: Sequence[Sent], room: int) -> tuple[Sent, ...]:
 
 
 class Start(NamedTuple):
-    """What the steps of a client's next task depend on."""
+    """The inputs on which the steps of a client's next task depend."""
 
     kept: State
     """The very object that the participant's state holds."""

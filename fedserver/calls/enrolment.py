@@ -16,9 +16,9 @@ from google.protobuf.message import Message
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Refuse
-from fedcore.coordinator.answers import enrolled, eviction, why_out
+from fedcore.coordinator.answers import check_enrolment, eviction, why_out
 from fedcore.coordinator.events import ClientEnrolled, Opened
-from fedcore.coordinator.rounds import judge, raised, read_update
+from fedcore.coordinator.rounds import describe_raised, judge, read_update
 from fedcore.coordinator.state import ServerState
 from fedcore.errors import ProtocolError, SpecMismatchError
 from fedcore.params import ParamSpec
@@ -117,7 +117,7 @@ def _judged(told: Coordinator, push: Push, opened: Opened) -> tuple[Verdict, str
     try:
         decision = judge(update, state)
     except Exception as error:  # noqa: BLE001 -- any error rejects the update
-        flaw = raised(error)
+        flaw = describe_raised(error)
         return flaw.verdict, flaw.reason
     return decision.verdict, decision.reason
 
@@ -276,7 +276,7 @@ class Enrolment:
 
     def _here(self, names: list[str]) -> list[str]:
         """Returns the names, each once, whose clients were heard of lately."""
-        named = self._run.coordinator.state.roster.named
+        named = self._run.coordinator.state.roster.rows_of
         ids = {name: [row.cid for row in named(name)] for name in names}
         return [
             name for name, own in ids.items() if any(map(self._sessions.is_here, own))
@@ -460,7 +460,7 @@ def _would_stand(
 ) -> tuple[_Standing, int]:
     """Returns the standing of a client if it enrolled now, and the version."""
     state = coordinator.state
-    claim = enrolled(event, state)
+    claim = check_enrolment(event, state)
     refused = claim.answer if isinstance(claim, Refuse) else None
     evicted = _evicted(event.cid, event.name, state)
     standing = _Standing(

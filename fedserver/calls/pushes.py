@@ -16,7 +16,8 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
-from fedcore.coordinator.events import Opened, UpdatePushed, open_update
+from fedcore.coordinator.events import Opened, UpdatePushed
+from fedcore.coordinator.rounds import open_update
 from fedcore.errors import ProtocolError, UnavailableError
 from fedcore.params import content_digest
 from fedcore.payloads import room

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcore.coordinator import events
-from fedcore.coordinator.answers import said, why_waiting
+from fedcore.coordinator.answers import describe_act
+from fedcore.coordinator.machine import why_waiting
 from fedcore.text import printable
 from fedrun.cli.traffic_tables import overhead_line, saving, totals_table
 from fedrun.journal.store import Row
@@ -290,6 +291,6 @@ def sentence_on(record: Row, progress: Progress) -> str:
             | events.Readmitted()
             | events.SnapshotOrdered()
         ):
-            return printable(said(record))
+            return printable(describe_act(record))
         case _:
             return ""

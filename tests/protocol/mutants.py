@@ -22,10 +22,9 @@ from fedcore.coordinator import Coordinator, Rounds
 from fedcore.coordinator import answers as claims
 from fedcore.coordinator import machine as coordinator_module
 from fedcore.coordinator.actions import Persist, SendAck
-from fedcore.coordinator.answers import acknowledged
 from fedcore.coordinator.events import Departed, Stepped
 from fedcore.coordinator.leases import Leases
-from fedcore.coordinator.machine import Pulls
+from fedcore.coordinator.machine import Pulls, acknowledge
 from fedcore.coordinator.members import ClientRow
 from fedcore.coordinator.published import Published
 from fedcore.coordinator.state import ServerState
@@ -301,7 +300,7 @@ def receipt_stored_after_the_ack(stack: ExitStack) -> None:
         return answer
 
     old = _swap(stack, ServerState, "settle", settle)
-    old_acknowledge = _swap(stack, coordinator_module, "acknowledged", acknowledge)
+    old_acknowledge = _swap(stack, coordinator_module, "acknowledge", acknowledge)
 
 
 @mutant
@@ -324,8 +323,8 @@ def other_epoch_stored_as_a_verdict(stack: ExitStack) -> None:
         answer = last.ack.answer if isinstance(last, SendAck) else None
         if answer is Answer.OTHER_EPOCH and row is not None:
             verdict = Verdict.REJECTED_STALE
-            row.decided(Receipt(message.seq, message.digest, verdict, 0.0, 0), "")
-            last = acknowledged(message, self.state, self.proofs)
+            row.store_verdict(Receipt(message.seq, message.digest, verdict, 0.0, 0), "")
+            last = acknowledge(message, self.state, self.proofs)
         return [*others, last]
 
     old = _swap(stack, Coordinator, "_push", push)
@@ -439,7 +438,7 @@ def verdicts_proved_in_the_epoch_of_the_server(stack: ExitStack) -> None:
     def acknowledge(push: Push, state: ServerState, proofs: Any) -> Any:
         return old(replace(push, epoch=state.epoch), state, proofs)
 
-    old = _swap(stack, coordinator_module, "acknowledged", acknowledge)
+    old = _swap(stack, coordinator_module, "acknowledge", acknowledge)
 
 
 @mutant
@@ -489,7 +488,7 @@ def patch_labelled_one_version_early(stack: ExitStack) -> None:
         made = old(self, *args)
         return replace(made, version=max(0, made.version - 1))
 
-    old = _swap(stack, Published, "_named", named)
+    old = _swap(stack, Published, "_make_patch", named)
 
 
 @mutant
@@ -503,12 +502,12 @@ def base_known_by_number_without_digest(stack: ExitStack) -> None:
 @mutant
 def messages_summed_in_float32_for_catch_up(stack: ExitStack) -> None:
     def replay(self: Published, start: int) -> Any:
-        missed = self._missed(start)
+        missed = self._find_missed(start)
         if len(missed) < 2:
             return old(self, start)
         messages = [unpack(entry.message or b"", SPEC.sizes) for entry in missed]
         packed = pack(dense_payload(sum(map(decode, messages))))
-        return self._named("replay", start, [packed], [len(packed)])
+        return self._make_patch("replay", start, [packed], [len(packed)])
 
     old = _swap(stack, Published, "_replay", replay)
 
@@ -519,7 +518,7 @@ def first_message_left_out_of_catch_up(stack: ExitStack) -> None:
         made = old(self, start)
         if made is None or len(made.parts) < 3:
             return made
-        return self._named("replay", start, made.parts[1:], made.lengths[1:])
+        return self._make_patch("replay", start, made.parts[1:], made.lengths[1:])
 
     old = _swap(stack, Published, "_replay", replay)
 
@@ -875,4 +874,4 @@ def a_pause_is_a_verdict(stack: ExitStack) -> None:
         verdict = Verdict.REJECTED_POLICY
         return replace(made, ack=replace(made.ack, answer=verdict))
 
-    old = _swap(stack, coordinator_module, "answered", answer)
+    old = _swap(stack, coordinator_module, "answer_push", answer)
