@@ -30,6 +30,7 @@ _LOWEST, _POINTS = 0.5, 120
 def draw(campaigns: Sequence[Campaign], seeds: Sequence[int]) -> str:
     """A panel for each setting, two in a row."""
     across = min(len(campaigns), 2)
+    width = max(_WIDTH * across, 18 + _NAME * (len(COLOURS) + 1))
     height = _HEAD + _HEIGHT * math.ceil(len(campaigns) / across)
     done = [_drawn(campaign, seeds) for campaign in campaigns]
     parts = [*_names([name for name in COLOURS if any(name in rows for rows in done)])]
@@ -38,8 +39,10 @@ def draw(campaigns: Sequence[Campaign], seeds: Sequence[int]) -> str:
         where = f"{column * _WIDTH} {_HEAD + row * _HEIGHT}"
         panel = _panel(campaign, rows)
         parts += [f'<g transform="translate({where})">', *panel, "</g>"]
+    right = Point(width - _RIGHT, 29)
+    parts.append(svg.text(right, "test accuracy", anchor="end", kind="faint"))
     title = f"Test accuracy over time of {', '.join(COLOURS)}"
-    return svg.document(_WIDTH * across, height, title, parts)
+    return svg.document(width, height, title, parts)
 
 
 def _drawn(campaign: Campaign, seeds: Sequence[int]) -> dict[str, list[Outcome]]:
