@@ -16,16 +16,16 @@ from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
 from fedrun.journal.store import Row
 from fedrun.json_lines import note_ids
-from fedrun.results.divergence import Divergence, classes_of
 from fedrun.run import Run, open_run, require_run
 from fedrun.tracing import make_tracer
+from fedserver.calls.connections import allow_many
 from fedserver.children import fitted_model, keep_evaluating
-from fedserver.connections import allow_many
-from fedserver.json_log import JsonLog, logging_aside
-from fedserver.live import LiveView
-from fedserver.progress import Progress
 from fedserver.server import EVALUATOR_STARTS, Server
-from fedserver.web.port import require_packages
+from fedserver.view.json_log import JsonLog, logging_aside
+from fedserver.view.live import LiveView
+from fedserver.view.progress import Progress
+from fedserver.view.web.port import require_packages
+from fedview.results.divergence import Divergence, classes_of
 
 _log = logging.getLogger(__name__)
 _MOST_ERRORS = 3  # of evaluators, that are told

@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.asynchrony.campaign import Campaign
 from benchmarks.asynchrony.contenders import BUFFERED, MIXED, OURS, SYNCHRONOUS
 from benchmarks.asynchrony.course import Outcome
-from fedrun.report import theme
+from fedview.report import theme
 from tools import svg
 from tools.svg import Point
 

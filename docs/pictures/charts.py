@@ -11,7 +11,7 @@ from benchmarks.asynchrony.course import Setting
 from benchmarks.asynchrony.plot import draw
 from benchmarks.asynchrony.problem import PROBLEMS
 from fedcore.typing import JSON
-from fedrun.report import theme
+from fedview.report import theme
 from tools import svg
 from tools.svg import Point
 

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Literal
 
-from fedrun.report import theme
+from fedview.report import theme
 from tools import svg
 from tools.svg import Point
 

@@ -17,12 +17,12 @@ from typing import Any
 from rich.console import Console
 
 from fedrun.config import load_config
-from fedrun.report import write_report
 from fedrun.run import Run, open_run
 from fedserver.children import fitted_model, keep_evaluating
-from fedserver.live import LiveView
-from fedserver.progress import Progress
 from fedserver.server import Server
+from fedserver.view.live import LiveView
+from fedserver.view.progress import Progress
+from fedview.report import write_report
 from tools.local import LocalFederation
 
 APP = Path(__file__).parent.parent.parent / "examples" / "demo" / "app.py"

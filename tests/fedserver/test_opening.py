@@ -25,7 +25,7 @@ from fedcore.params import ParamSpec
 from fedcore.payloads import low_rank_payload, sparse_payload
 from fedcore.rng import Key
 from fedcore.typing import Vector
-from fedserver import pushes as opening
+from fedserver.calls import pushes as opening
 from tests.fedserver.honest import still_serves
 from tests.peer import Peer, packed
 from tests.served import DIM, ones, served

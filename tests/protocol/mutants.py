@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from fedclient import store as store_module
+from fedclient.state import store as store_module
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import OverlapLocalSGD
 from fedcore.compressors import ErrorFeedback
@@ -29,16 +29,7 @@ from fedcore.coordinator.machine import Pulls
 from fedcore.coordinator.members import ClientRow
 from fedcore.coordinator.published import Published
 from fedcore.coordinator.state import ServerState
-from fedcore.participant import (
-    Outcome,
-    Participant,
-    ParticipantState,
-    histories,
-    keeping,
-    models,
-    updates,
-    verdicts,
-)
+from fedcore.participant import Outcome, Participant, ParticipantState, machine
 from fedcore.payloads import decode, dense_payload, pack, unpack
 from fedcore.proofs import Authenticator
 from fedcore.protocol import Ack, Answer, Push, Receipt, Settled, Verdict
@@ -97,15 +88,15 @@ def residual_committed_at_send(stack: ExitStack) -> None:
             ParticipantState, old_settled(algorithm, state, verdict, *args, **kw)
         )
 
-    old_sent = _swap(stack, updates, "sent", sent)
-    old_settled = _swap(stack, verdicts, "settled", settled)
+    old_sent = _swap(stack, machine, "put_in_flight", sent)
+    old_settled = _swap(stack, machine, "settle", settled)
 
 
 @mutant
 def fold_back_on_a_missing_ack(stack: ExitStack) -> None:
     def pull(self: Participant, nonce: int) -> Any:
         if self.state.pending is not None:
-            self.state = verdicts.settled(
+            self.state = machine.settle(
                 self.algorithm, self.state, Verdict.REJECTED_STALE, 0, sent_once=True
             )
         return old(self, nonce)
@@ -137,7 +128,7 @@ def memory_overwritten_instead_of_added(stack: ExitStack) -> None:
     def folded(algorithm: Any, memory_D: Any, *args: Any) -> Any:
         return old(algorithm, memory_D * 0, *args)
 
-    old = _swap(stack, keeping, "folded", folded)
+    old = _swap(stack, machine, "fold_back", folded)
 
 
 @mutant
@@ -181,13 +172,13 @@ def old_disk_goes_unnoticed(stack: ExitStack) -> None:
             return Outcome.RETRY
         return old(self, ack)
 
-    _swap(stack, histories, "check_disk", lambda state, receipt: None)
+    _swap(stack, machine, "check_disk", lambda state, receipt: None)
     old = _swap(stack, Participant, "settle", settle)
 
 
 @mutant
 def history_is_not_kept(stack: ExitStack) -> None:
-    _swap(stack, keeping, "bounded", lambda algorithm, state, history: ())
+    _swap(stack, machine, "bound_history", lambda algorithm, state, history: ())
 
 
 @mutant
@@ -195,7 +186,7 @@ def rejected_messages_are_not_in_the_history(stack: ExitStack) -> None:
     def bounded(algorithm: Any, state: Any, history: Any) -> Any:
         return old(algorithm, state, [sent for sent in history if sent.in_model])
 
-    old = _swap(stack, keeping, "bounded", bounded)
+    old = _swap(stack, machine, "bound_history", bounded)
 
 
 @mutant
@@ -203,7 +194,7 @@ def residual_is_damped(stack: ExitStack) -> None:
     def sent(state: Any, packed: Any, residual_D: Any, *args: Any) -> Any:
         return old(state, packed, residual_D * np.float32(0.5), *args)
 
-    old = _swap(stack, updates, "sent", sent)
+    old = _swap(stack, machine, "put_in_flight", sent)
 
 
 @mutant
@@ -214,7 +205,7 @@ def residual_of_the_values_before_encoding(stack: ExitStack) -> None:
         left_D = np.where(vector(packed) != 0, np.float32(0), residual_D)
         return old(state, packed, left_D, *args)
 
-    old = _swap(stack, updates, "sent", sent)
+    old = _swap(stack, machine, "put_in_flight", sent)
 
 
 # --------------------------------------------- clients that train on meanwhile
@@ -243,7 +234,7 @@ def rejected_update_is_taken_out_of_the_local_model(stack: ExitStack) -> None:
     def is_gone(uplink: Any, verdict: Verdict, **_: Any) -> bool:
         return verdict is not Verdict.ACCEPTED
 
-    _swap(stack, verdicts, "is_gone", is_gone)
+    _swap(stack, machine, "is_gone", is_gone)
 
 
 @mutant
@@ -273,7 +264,7 @@ def sends_before_the_verdict_and_trains_on(stack: ExitStack) -> None:
             state = replace(state, pending=None)
         return old(algorithm, state, *args)
 
-    old = _swap(stack, updates, "finished", finished)
+    old = _swap(stack, machine, "end_task", finished)
 
 
 # ------------------------------------------------------------------- the server
@@ -456,7 +447,7 @@ def versions_leave_without_proof(stack: ExitStack) -> None:
     def installed(state: Any, reply: Any, *args: Any) -> Any:
         return old(state, replace(reply, proof=0), *args)
 
-    old = _swap(stack, models, "installed", installed)
+    old = _swap(stack, machine, "install", installed)
 
 
 @mutant
@@ -465,7 +456,7 @@ def proof_of_a_version_forgotten_when_it_is_held(stack: ExitStack) -> None:
         state = old(state, reply, *args)
         return replace(state, held=state.held._replace(proof=reply.proof))
 
-    old = _swap(stack, models, "installed", installed)
+    old = _swap(stack, machine, "install", installed)
 
 
 @mutant
@@ -473,7 +464,7 @@ def proofs_of_verdicts_are_not_kept(stack: ExitStack) -> None:
     def settled(algorithm: Any, state: Any, verdict: Any, proof: Any, **kw: Any) -> Any:
         return old(algorithm, state, verdict, 0, **kw)
 
-    old = _swap(stack, verdicts, "settled", settled)
+    old = _swap(stack, machine, "settle", settled)
 
 
 @mutant
@@ -481,13 +472,13 @@ def proofs_of_what_was_left_are_not_kept(stack: ExitStack) -> None:
     def changed(algorithm: Any, state: Any, reply: Any) -> Any:
         return old(algorithm, state, replace(reply, left=0))
 
-    old = _swap(stack, histories, "changed", changed)
+    old = _swap(stack, machine, "change_history", changed)
 
 
 @mutant
 def proofs_do_not_lie_on_the_disk(stack: ExitStack) -> None:
     def facts(state: Any, *args: Any) -> Any:
-        return old(histories.without_proofs(state), *args)
+        return old(machine.strip_proofs(state), *args)
 
     old = _swap(stack, store_module, "facts_of", facts)
 
