@@ -118,6 +118,20 @@ def check(config: Path, changes: tuple[str, ...]) -> None:
     click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
 
 
+@main.command(epilog=example("fedserver schema > federation.schema.json"))
+@methods_option
+@in_sentences
+def schema() -> None:
+    """Print a JSON schema of the config, from which editors complete it.
+
+    Begin the config with this line, which YAML extensions of editors understand:
+    "# yaml-language-server: $schema=federation.schema.json".
+    """
+    from fedrun.config.schema import federation_schema
+
+    click.echo(to_json(federation_schema(), indent=2))
+
+
 @main.command(
     epilog=example("fedserver status 127.0.0.1:8443", "fedserver status runs/digits")
 )
