@@ -49,10 +49,10 @@ default.
 
 ## In an editor
 
-`fedserver schema > federation.schema.json` writes a JSON schema of this file. With this
-line at its top, an editor completes each `kind` and its fields, shows what they are,
-and marks mistakes. VS Code needs the extension "YAML" for it; other editors need a YAML
-language server.
+`fedserver schema -o federation.schema.json` writes a JSON schema of this file. With
+this line at its top, an editor completes each `kind` and its fields, shows what they
+are, and marks mistakes. VS Code needs the extension "YAML" for it; other editors need a
+YAML language server. `--methods FILE` adds methods of your own.
 
 ```yaml
 # yaml-language-server: $schema=federation.schema.json

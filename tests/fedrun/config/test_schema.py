@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from docs import generate
 from fedcore.config import Method, kind_of
 from fedcore.errors import ConfigError
 from fedrun.config import FederationConfig, parse_config
 from fedrun.config.schema import federation_schema
+from fedserver.cli import main
 
 ROOT = Path(__file__).parent.parent.parent.parent
 METHODS = [
@@ -192,6 +194,13 @@ def with_own() -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, check=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def test_the_command_writes_a_file(tmp_path: Path, schema: dict[str, Any]) -> None:
+    out = tmp_path / "federation.schema.json"
+    done = CliRunner().invoke(main, ["schema", "-o", str(out)])
+    assert done.output == f"{out}\n"
+    assert json.loads(out.read_text(encoding="utf-8")) == schema
 
 
 def test_the_command_prints_methods_of_ones_own(with_own: dict[str, Any]) -> None:
