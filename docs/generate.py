@@ -66,7 +66,7 @@ which it differs from the shared ones.
 
 """
 _WHOLE = """
-## The whole
+## The whole file
 
 All of it, with the default algorithm and its defaults:
 
@@ -380,7 +380,7 @@ def _index() -> str:
         for role in find().roles
     ]
     parts += [_WHOLE, block(FederationConfig().model_dump(mode="json"))]
-    parts.append(f"\n## Top\n\n{text_of(FederationConfig.__doc__)}\n\n")
+    parts.append(f"\n## Top level\n\n{text_of(FederationConfig.__doc__)}\n\n")
     parts.append(fields(FederationConfig, FederationConfig.model_fields, INDEX))
     return "".join([*parts, *_sections(INDEX)])
 
@@ -406,7 +406,7 @@ def _role(role: type[Method], places: list[Place]) -> Iterator[str]:
     """Yields the page of a role: its methods, what they share, and each of them."""
     kinds, page = kinds_of(role), page_of(role)
     where = ", ".join(f"`{place.name}`" for place in places)
-    yield f"# {title_of(role)}\n\n{_lead(role)} Stands at {where}.\n\n"
+    yield f"# {title_of(role)}\n\n{_lead(role)} In the YAML: {where}.\n\n"
     if role is AlgorithmConfig:
         yield _RECIPES
     yield "| kind | |\n| --- | --- |\n"

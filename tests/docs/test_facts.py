@@ -167,7 +167,9 @@ def test_the_pages_of_settings_have_every_field_of_every_section() -> None:
         for field in section.model_fields:
             assert f"\n- `{field}` (" in chapter, f"{name}: {field}"
     for field in FederationConfig.model_fields:
-        assert f"\n- `{field}` (" in _chapter(PAGES_OF_SETTINGS["index"], "Top"), field
+        assert f"\n- `{field}` (" in _chapter(
+            PAGES_OF_SETTINGS["index"], "Top level"
+        ), field
 
 
 def test_each_field_has_a_description() -> None:
