@@ -24,7 +24,7 @@ from pydantic_core import PydanticUndefined
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.config import Config, Method, OneOf, descriptions, kind_of, methods
 from fedrun.config import FederationConfig
-from fedserver.web.metrics import METRICS
+from fedserver.view.web.metrics import METRICS
 
 FOLDER = Path(__file__).parent / "configuration"
 OPERATIONS = FOLDER.with_name("operations.md")
@@ -570,7 +570,10 @@ def _head_and_rest(method: type[Method]) -> tuple[str, str]:
 
 # -------------------------------------------------------------------------- metrics
 
-_BEGIN, _END = "<!-- metrics: fedserver/web/metrics.py -->\n", "<!-- end of metrics -->"
+_BEGIN, _END = (
+    "<!-- metrics: fedserver/view/web/metrics.py -->\n",
+    "<!-- end of metrics -->",
+)
 
 
 def metrics_table() -> str:
