@@ -307,7 +307,7 @@ def test_the_table_of_metrics_is_that_of_the_program() -> None:
 
 def test_every_decision_is_in_the_list() -> None:
     listed = re.findall(
-        r"^(\d+)\. \[(.*)\]\((.*)\): \S.*\.$", _read("decisions/index.md"), re.M
+        r"^- \[(\d+)\. (.*)\]\((.*)\): \S.*\.$", _read("decisions/index.md"), re.M
     )
     pages = sorted((DOCS / "decisions").glob("[0-9]*.md"))
     assert listed == [
