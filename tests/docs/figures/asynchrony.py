@@ -58,7 +58,8 @@ def _table(kept: Campaign, seeds: Sequence[int], title: str) -> list[str]:
     low, high = (
         f"{target:.2f}".removeprefix("0") for target in kept.setting.problem.targets
     )
-    columns = ["rates", f"to {low}", "sooner than FedAvg", f"to {high}", "sooner"]
+    columns = ["rates", f"to {low}", f"times as fast as {SYNCHRONOUS}"]
+    columns += [f"to {high}", "times as fast"]
     columns += ["staleness", "largest"]
     head = f"| {title} | {' | '.join(columns)} |"
     lines = [head, "| --- " * (1 + len(columns)) + "|"]
@@ -76,7 +77,7 @@ def _table(kept: Campaign, seeds: Sequence[int], title: str) -> list[str]:
 def against_both() -> list[str]:
     """Returns the table of five seeds, its head included."""
     head = ["time to .80", SYNCHRONOUS, BUFFERED, OURS]
-    head += [f"sooner than {name}" for name in (BUFFERED, SYNCHRONOUS)]
+    head += [f"times as fast as {name}" for name in (BUFFERED, SYNCHRONOUS)]
     lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     for setting, title in TITLES.items():
         kept = campaign(*setting)
@@ -155,7 +156,7 @@ def _ratio(
     if ratio is None:
         return ""
     ends = f"{ratio.low:.2f} to {ratio.high:.2f}"
-    return f"{ratio.mean:.2f} × ({ends})"
+    return f"{ratio.mean:.2f} ({ends})"
 
 
 def bare(number: float) -> str:

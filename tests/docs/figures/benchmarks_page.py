@@ -11,6 +11,7 @@ from benchmarks.series import runs
 from tests.docs.figures import asynchrony
 from tests.docs.figures.series import Pool, Saved, Series, pool, saved
 from tests.docs.figures.units import Quote
+from tests.mutants.table import table
 
 PAGE = "docs/benchmarks.md"
 SAID = (  # sizes, settings and names
@@ -38,32 +39,40 @@ def quotes() -> Iterator[Quote]:
 # -------------------------------------------------------------------------- speed
 
 SPEED = {  # how a row begins, and the groups and rows of the file that it quotes
-    "aggregating": ("aggregation", "dense"),
-    "the same, top-k": ("aggregation", "top-k"),
-    "making 4 MB": ("durable", "4 MB"),
-    "the same, 1 kB |": ("durable", "1 kB"),
-    "the same, 1 kB, 64": ("durable", "1 kB, 64"),
-    "updates of 1M": ("server", "FedBuff, dense"),
+    "aggregate": ("aggregation", "dense"),
+    "`np.mean`": ("aggregation", "dense"),
+    "aggregate 100 top-k": ("aggregation", "top-k"),
+    "`np.add.at`": ("aggregation", "top-k"),
+    "write 4 MB": ("durable", "4 MB"),
+    "new files of 4 MB": ("durable", "4 MB"),
+    "SQLite blobs of 4 MB": ("durable", "4 MB"),
+    "write 1 kB records |": ("durable", "1 kB"),
+    "SQLite blobs of 1 kB |": ("durable", "1 kB"),
+    "write 1 kB records, 64": ("durable", "1 kB, 64"),
+    "SQLite blobs of 1 kB, 64": ("durable", "1 kB, 64"),
+    "FedBuff, dense": ("server", "FedBuff, dense"),
     "FedBuff, top-k": ("server", "FedBuff, top-k"),
     "Latecomer: top-k": ("server", "Latecomer"),
-    "`fedserver run` until": ("start", "server, from start"),
+    "`fedserver run`": ("start", "server, from start"),
     "the same after SIGKILL": ("start", "server, from start"),
-    "`fedclient join` until": ("start", "client, from start"),
-    "memory of an idle server": ("start", "server, memory"),
-    "memory of an idle client": ("start", "client, memory"),
+    "`fedclient join`": ("start", "client, from start"),
+    "idle server": ("start", "server, memory"),
+    "idle client": ("start", "client, memory"),
 }
 
 
 def _speed() -> Iterator[Quote]:
     found = saved("speed")["benchmarks"]
-    for begins, (name, group) in SPEED.items():
+    for begins, (name, group) in sorted(SPEED.items(), reverse=True):  # longest first
         groups = found[name]["groups"]
         tree = next(rows for title, rows in groups.items() if title.startswith(group))
         seconds = [s.times(1e-3) for s in _series(tree, "ms")]
-        yield Quote("`make bench`", begins, pool(tree, more=seconds), (r"4 clients",))
-    yield Quote("`make bench`", "What costs most", pool(), (r"1M values|1 kB",))
+        yield Quote("`make bench` / ", begins, pool(tree, more=seconds))
+    memory = pool(found["aggregation"]["groups"])
+    yield Quote("`make bench`", "Stacking takes", memory, (r"1 kB",))
     for name, row in found["catch_up"]["groups"]["downlink"].items():
         yield Quote("`make bench` / downlink", f"{name} |", pool(row))
+    yield Quote("`make bench`", "", pool(), (r"1M values|4 clients|takes 1\.",))
 
 
 def _series(tree: Saved, column: str) -> Iterator[Series]:
@@ -141,7 +150,7 @@ def _hostile() -> Iterator[Quote]:
     after = [attack["after"]["ratios"] for attack in found["attacks"].values()]
     ratios = Series.of(ratio for attack in after for ratio in attack)
     about = (r"64 clients|1,000 half-closed",)
-    yield Quote("`make hostile`", "All figures after", pool(more=[ratios]), about)
+    yield Quote("`make hostile`", "Single ratios", pool(more=[ratios]), about)
     closed = found["attacks"]["half_closed"]
     yield Quote("`make hostile` / what", "slowest health call", pool(closed))
     shown = [sum(list(s.values())[:2]) for s in found["single"]["texts"].values()]
@@ -158,8 +167,6 @@ def _disasters() -> Iterator[Quote]:
     yield Quote("`make kill`", "", pool(kill, [server], [20]), (r"\d clients",))
     minutes = Series.of([power["seconds"] / 60])
     yield Quote("`make power`", "", pool(power, more=[minutes]))
-    for module, row in saved("mutants")["modules"].items():
-        yield Quote("`make mutants`", f"`{module}`", pool(row))
     modules = saved("mutants")["modules"].values()
     counts = ("mutants", "tried", "caught", "equivalent", "survived")
     sums = {k: sum(m[k] for m in modules) for k in counts}
@@ -207,7 +214,7 @@ def _simulation() -> Iterator[Quote]:
     about += (r"20 steps|25 rows",)
     yield Quote(chapter, "One tiny client", pool(more=more), about)
     bounds = [run["targets"] for task in "AB" for run in runs(tasks[task])[:1]]
-    yield Quote(chapter, "Asked for were", pool(bounds), (r"1,000 clients",))
+    yield Quote(f"{chapter} / asked for", "", pool(bounds))
     yield Quote(chapter, "At most 1.15", pool(tasks["population"]["targets"]))
     last, codec = list(tasks["asynchronous"]["rows"])[-1], "rounds, top-k with memories"
     share = rates("asynchronous", last).over(rates("asynchronous", codec))
@@ -247,13 +254,12 @@ def _asynchrony() -> Iterator[Quote]:
     begin = (
         *(
             '"Latecomer" is',
-            "1.3 times as soon",
-            "With the default codecs",
-            "With AdaComm",
+            "1.3 times faster",
+            "to .",
         ),
         *("What the parts", "AdaSGD's"),
     )
-    about += (r"their 12\s+runs|seeds 1 to \d|seeds 0, 7 and 8|1\.3 times as soon",)
+    about += (r"their 12\s+runs|seeds 1 to \d|seeds 0, 7 and 8|1\.3 times faster",)
     for begins in begin:
         yield Quote(chapter, begins, pool(more=more), about)
 
@@ -291,7 +297,7 @@ def rows() -> set[str]:
         f"| {' | '.join(row)} |".replace("|  |", "| |") for row in _ablation_rows()
     }
     found |= {row for name in asynchrony.LARGER for row in asynchrony.larger(name)}
-    return found | {*asynchrony.against_both()} | parts
+    return found | {*asynchrony.against_both(), *table().splitlines()} | parts
 
 
 def _ablation_rows() -> Iterator[list[str]]:
