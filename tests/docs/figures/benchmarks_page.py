@@ -241,7 +241,7 @@ def _asynchrony() -> Iterator[Quote]:
     about: tuple[str, ...] = (
         r"2,000 clients, 200 or 1,000 training|batches of 10|12 runs with seed 0",
     )
-    about += (r"784-128-10|seeds 1 to 3|95 % intervals|Dirichlet \.3",)
+    about += (r"784-128-10|seeds 1 to 3|95 % intervals|Dirichlet \.3|has \.1 and 2",)
     yield Quote(chapter, "Virtual time", pool(), about)
     more = [*asynchrony.ratios(), *asynchrony.controls()]
     about = (
