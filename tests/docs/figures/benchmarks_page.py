@@ -109,7 +109,7 @@ def _bytes() -> Iterator[Quote]:
     )
     chosen = pool(tasks["text"]["rates"])
     yield Quote("`make bytes`", "Text", chosen, text)
-    about = (r"of \.1 is not|rows \.2 comes|costs at \.2",)
+    about = (r"of \.1 is not|rows \.2 comes|compression at \.2",)
     yield Quote("`make bytes`", "The learning rate of .1", pool(more=tried()), about)
     counted = tasks["digits"]["settings"]["top_k 1/.2 %"]["seeds"][0]["counted"]
     for way in ("up", "down"):
@@ -286,7 +286,7 @@ def _ablation() -> Iterator[Quote]:
     theirs = [each.seconds for each in whole["with AdaComm"]]
     sooner = Series.of([fmean(ours) / fmean(theirs)])
     text = (r"200 of 2,000|12 of 60|\.80|\.90|period of 10|seeds 1 to 3|64\b",)
-    for begins in ("What each", "Weights and", "All 64", "In the small"):
+    for begins in ("The worth", "Weights and", "All 64", "In the small"):
         yield Quote(chapter, begins, pool(more=[sooner]), text)
 
 

@@ -65,7 +65,7 @@ def _entropy() -> Iterator[Quote]:
         rows = [row for name, row in found.items() if f", {codec} " in name]
         yield Quote(f"{heading} / codec", f"{codec} |", pool(rows))
     torch = [row for title, row in found.items() if title.endswith("as in torch")]
-    yield Quote(heading, "How much a sparse message", pool(torch), (r"[\d.]+ %",))
+    yield Quote(heading, "The saving of sparse", pool(torch), (r"[\d.]+ %",))
 
 
 def _speed() -> Iterator[Quote]:
