@@ -64,7 +64,7 @@ test-flower:  ## Flower apps with the oldest flwr that fits (FLWR=1.24.0)
 	.venv-flower/bin/pip install -q --upgrade "pip>=25.1"
 	.venv-flower/bin/pip install -q -c constraints.txt --group test -e . "protobuf<7"
 	.venv-flower/bin/pip install -q "flwr==$(FLWR)" "protobuf>=6.31.1,<7"
-	.venv-flower/bin/python -m pytest -q --all-there tests/fedrun/flower
+	.venv-flower/bin/python -m pytest -q --all-there tests/fedflower/app
 
 check: $(VENV)/.stamp  ## style, types, import contracts, fresh stubs
 	$(BIN)/ruff format --check .

@@ -34,7 +34,7 @@ from benchmarks.speed.measure import machine
 from fedcore.errors import LatecomerError
 from fedcore.typing import JSON, Seconds
 from fedrun.cli.exit_codes import exit_code
-from fedsim.experiments.statistics import Estimate, estimate
+from fedstudies.statistics import Estimate, estimate
 
 RESULTS = Path(__file__).parent / "results" / "ablation.json"
 _PLAIN: JSON = {"kind": "identity"}

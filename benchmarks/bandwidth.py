@@ -22,7 +22,7 @@ from rich.table import Table
 import latecomer
 from fedcore.controllers.bandwidth import DAY
 from fedrun.app import load_app
-from fedrun.results import Results
+from fedview.results import Results
 
 APP = Path(__file__).parents[1] / "fedsim" / "templates" / "numpy"
 GOALS = (0.90, 0.93)

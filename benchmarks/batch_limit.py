@@ -26,7 +26,7 @@ from fedcore.training import initial_model
 from fedcore.workload import Client
 from fedrun.config import parse_config
 from fedrun.data import digits
-from fedsim.experiments.scaling.gradients import limits_at
+from fedstudies.scaling.gradients import limits_at
 from fedtorch import TorchWorkload
 from fedtorch.models import mlp
 

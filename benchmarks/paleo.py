@@ -21,7 +21,7 @@ from benchmarks.speed.measure import machine
 from fedcore.model import FlatModel
 from fedcore.planning.paleo import Device, optimizer_layer, step_time
 from fedcore.rng import Key
-from fedsim.experiments.scaling.measure import measure_device
+from fedstudies.scaling.measure import measure_device
 from fedtorch import TorchWorkload
 from fedtorch.flops import count_layers
 from fedtorch.models import char_lstm, fed_avg_cnn, mlp

@@ -20,7 +20,7 @@ from pydantic_core import PydanticUndefined
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.config import Config, Method, OneOf, descriptions, kind_of, methods
 from fedrun.config import FederationConfig
-from fedserver.web.metrics import METRICS
+from fedserver.view.web.metrics import METRICS
 
 PAGE = Path(__file__).parent / "configuration.md"
 OPERATIONS = PAGE.with_name("operations.md")
@@ -358,7 +358,10 @@ def methods_in(method: type[Method]) -> bool:
 
 # -------------------------------------------------------------------------- metrics
 
-_BEGIN, _END = "<!-- metrics: fedserver/web/metrics.py -->\n", "<!-- end of metrics -->"
+_BEGIN, _END = (
+    "<!-- metrics: fedserver/view/web/metrics.py -->\n",
+    "<!-- end of metrics -->",
+)
 
 
 def metrics_table() -> str:

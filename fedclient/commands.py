@@ -10,18 +10,18 @@ from typing import Any
 from fedwire.connect import parse_address
 from fedwire.v1 import federation_pb2 as pb
 
-from fedclient.choices import read_choices
-from fedclient.conditions.config import read_conditions
-from fedclient.conditions.gate import ALWAYS, Gate
-from fedclient.conditions.readings import Reader
-from fedclient.evaluator import Evaluator
-from fedclient.membership import Identity, Membership
-from fedclient.pace import read_pace
-from fedclient.phases import OFF, Both, PhaseLog
+from fedclient.device.conditions.config import read_conditions
+from fedclient.device.conditions.gate import ALWAYS, Gate
+from fedclient.device.conditions.readings import Reader
+from fedclient.device.pace import read_pace
 from fedclient.silo.workload import read_workers, with_workers
-from fedclient.spans import SpanPhases
-from fedclient.store import ClientStore
-from fedclient.worker import Worker
+from fedclient.state.store import ClientStore
+from fedclient.wire.phases import OFF, Both, PhaseLog
+from fedclient.wire.spans import SpanPhases
+from fedclient.work.choices import read_choices
+from fedclient.work.evaluator import Evaluator
+from fedclient.work.membership import Identity, Membership
+from fedclient.work.worker import Worker
 from fedcore.errors import ConfigError, SpecMismatchError
 from fedcore.model import FlatModel
 from fedcore.training import initial_model

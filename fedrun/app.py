@@ -1,14 +1,15 @@
-"""Finds the user's workload: ``module:attribute``, or a folder of a Flower app."""
+"""Finds the user's workload: ``module:attribute``, or an app of another framework."""
 
 import importlib
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any, Protocol
 
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.workload import Workload
 from fedrun.config import FederationConfig
-from fedrun.flower import FlowerFolder, is_flower, load_flower, parse_name
 from fedrun.user_files import (
     digest_of,
     has_changed,
@@ -17,6 +18,47 @@ from fedrun.user_files import (
     note,
     why_not_imported,
 )
+
+# Frameworks whose apps are workloads, by what their names begin with. They stand above
+# this package, and are imported when an app asks for them.
+FRAMEWORKS = {"flower": "fedflower.app"}
+
+
+class Framework(Protocol):
+    """Apps of another framework, each named ``framework:FOLDER``."""
+
+    def load_app(
+        self, name: str, folder: Path | None = None, *, fresh: bool = False
+    ) -> Workload:
+        """Returns the workload of an app; ``folder`` is where a relative one is."""
+        ...
+
+    def code_hash(self, name: str) -> str:
+        """Returns a digest of the app's code."""
+        ...
+
+    def federation_of(self, name: str) -> tuple[dict[str, Any], Path]:
+        """Returns the config of a federation, as plain data, and the app's folder."""
+        ...
+
+    def app_name(self, folder: str, run_config: Sequence[str] = ()) -> str:
+        """Returns the name of the app in a folder, with other values of its config."""
+        ...
+
+    def node_items(self, node_config: Sequence[str]) -> Iterable[str]:
+        """Returns the values of a node's config, each as ``key=value``."""
+        ...
+
+
+def framework(kind: str) -> Framework:
+    """Returns a framework by the word that its apps' names begin with."""
+    return importlib.import_module(FRAMEWORKS[kind])
+
+
+def framework_of(name: str) -> Framework | None:
+    """Returns the framework of an app of this name; None: it is of no other."""
+    kind = name.partition(":")[0]
+    return framework(kind) if kind in FRAMEWORKS else None
 
 
 def load_app(name: str, folder: Path | None = None, *, fresh: bool = False) -> Workload:
@@ -31,8 +73,8 @@ def load_app(name: str, folder: Path | None = None, *, fresh: bool = False) -> W
         WorkloadError: no such module or attribute, or it is no workload; the message
             lists the workloads that the module has.
     """
-    if is_flower(name):
-        return load_flower(name, folder, fresh=fresh)
+    if (other := framework_of(name)) is not None:
+        return other.load_app(name, folder, fresh=fresh)
     where, _, attribute = name.partition(":")
     if not where or not attribute:
         raise WorkloadError(
@@ -73,9 +115,8 @@ def app_of(
 
 def code_hash(name: str) -> str:
     """Returns a digest of the module's source, by which changed code is noticed."""
-    if is_flower(name):
-        path, _ = parse_name(name, Path.cwd())
-        return FlowerFolder.read(path).digest()
+    if (other := framework_of(name)) is not None:
+        return other.code_hash(name)
     source = _module(name.partition(":")[0], Path.cwd()).__file__
     return digest_of(Path(source).read_bytes()) if source else ""
 

@@ -12,7 +12,7 @@ from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import Event, SnapshotOrdered, StepReason
 from fedcore.errors import DiskError
 from fedcore.typing import Seconds
-from fedrun.checkpoints.keeper import CheckpointKeeper
+from fedrun.checkpoints import CheckpointKeeper
 from fedrun.journal.store import Row, divided
 from fedrun.run import Run
 

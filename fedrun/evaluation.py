@@ -1,7 +1,7 @@
 """Evaluates model files on an app's test data."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -117,3 +117,9 @@ class _RecallOfLabels(RecallByClass):
 
     def compute(self) -> dict[str, float]:
         return super().compute() if self._are_labels else {}
+
+
+def main_metric(values: Iterable[str]) -> str | None:
+    """Returns the metric by which models are compared: accuracy if there is one."""
+    names = list(values)
+    return "accuracy" if "accuracy" in names else names[0] if names else None

@@ -27,8 +27,8 @@ from fedrun.durable import make_folder
 from fedrun.evaluation import Evaluation
 from fedrun.files import is_of_another_program
 from fedrun.journal import Configured, exists
-from fedrun.results import Results
 from fedrun.run import require_first_model
+from fedview.results import Results
 
 _log = logging.getLogger(__name__)
 EVALUATOR = "evaluator (server)"  # another name than that of a user's own

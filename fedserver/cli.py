@@ -20,8 +20,8 @@ from fedrun.cli.command import (
     verbose_option,
 )
 from fedrun.cli.plain_json import to_json
-from fedserver.acts_cli import RUN_OR_HOST, add_acts
-from fedserver.journal_cli import RUN, journal_commands
+from fedserver.operator.acts_cli import RUN_OR_HOST, add_acts
+from fedserver.operator.journal_cli import RUN, journal_commands
 
 CONFIG = click.argument("config", type=PATH)
 _WIDE = 1000  # columns
@@ -130,8 +130,8 @@ def status(run: str, as_json: bool, **trust: Any) -> None:
 
     RUN is the folder of the run that it serves; HOST is where it listens.
     """
-    from fedserver.remote import ask_status
-    from fedserver.status import status_table
+    from fedserver.operator.remote import ask_status
+    from fedserver.view.status import status_table
 
     found = ask_status(run, **trust)
     if as_json:
@@ -152,7 +152,7 @@ def healthcheck(host: str, **trust: Any) -> None:
 
     Use it as the health probe of a container.
     """
-    from fedserver.remote import ask_health
+    from fedserver.operator.remote import ask_health
 
     click.echo(ask_health(host, **trust))
 
@@ -172,7 +172,7 @@ def report(run: Path, out: Path | None) -> None:
 
     RUN is the folder of the run. The page needs no network.
     """
-    from fedrun.report import write_report
+    from fedview.report import write_report
 
     click.echo(write_report(run, out))
 
@@ -210,7 +210,7 @@ def export(
 
     RUN is the folder of the run.
     """
-    from fedrun.checkpoints.export import export_adapter, export_model
+    from fedview.export import export_adapter, export_model
 
     if (out is None) == (adapter is None):
         raise ConfigError("say where to: either -o FILE, or --adapter DIR")
@@ -231,7 +231,7 @@ def free(run: Path, name: str) -> None:
     RUN is the folder of the run; its server may be running. The next client that joins
     with NAME gets it.
     """
-    from fedserver.remote import free as let_go
+    from fedserver.operator.remote import free as let_go
 
     if not let_go(run, name):
         raise ConfigError(f"{run}: no client has the name {name!r}")

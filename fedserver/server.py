@@ -29,17 +29,17 @@ from fedrun.journal.store import Row
 from fedrun.run import Run
 from fedrun.tracing import OFF, Tracer
 from fedrun.traffic_file import TrafficFile
-from fedserver.callers import Sessions
-from fedserver.connections import Disconnector
+from fedserver.calls.callers import Sessions
+from fedserver.calls.connections import Disconnector
+from fedserver.calls.listening import bind, open_operator_socket, options
+from fedserver.calls.service import FederationService, Metered
 from fedserver.core import Answers, Core
-from fedserver.listening import bind, open_operator_socket, options
-from fedserver.progress import Progress
-from fedserver.service import FederationService, Metered
-from fedserver.status import Status
 from fedserver.tracing import VersionSpans
+from fedserver.view.progress import Progress
+from fedserver.view.status import Status
 
 if TYPE_CHECKING:
-    from fedserver.web.port import WebPort
+    from fedserver.view.web.port import WebPort
 
 _log = logging.getLogger(__name__)
 _SWEEP: Seconds = 0.5
@@ -337,7 +337,7 @@ class Server:
         listen = self.run.config.server.web
         if listen is None:
             return None
-        from fedserver.web.port import WebPort
+        from fedserver.view.web.port import WebPort
 
         return WebPort(listen, self.progress)
 

@@ -10,22 +10,22 @@ from pathlib import Path
 
 from fedcore import kernels
 from fedcore.coordinator.events import Evaluated, Failed, Stepped
-from fedcore.coordinator.settings import unreported
+from fedcore.coordinator.settings import find_unreported
 from fedcore.memory import keep
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
 from fedrun.journal.store import Row
 from fedrun.json_lines import note_ids
-from fedrun.results.divergence import Divergence, classes_of
 from fedrun.run import Run, open_run, require_run
 from fedrun.tracing import make_tracer
+from fedserver.calls.connections import allow_many
 from fedserver.children import fitted_model, keep_evaluating
-from fedserver.connections import allow_many
-from fedserver.json_log import JsonLog, logging_aside
-from fedserver.live import LiveView
-from fedserver.progress import Progress
 from fedserver.server import EVALUATOR_STARTS, Server
-from fedserver.web.port import require_packages
+from fedserver.view.json_log import JsonLog, logging_aside
+from fedserver.view.live import LiveView
+from fedserver.view.progress import Progress
+from fedserver.view.web.port import require_packages
+from fedview.results.divergence import Divergence, classes_of
 
 _log = logging.getLogger(__name__)
 _MOST_ERRORS = 3  # of evaluators, that are told
@@ -150,7 +150,7 @@ def evaluation_warnings(
         if not progress.is_evaluator(record.cid):
             return
         if isinstance(record, Evaluated):
-            for sentence in unreported(target, record.values):
+            for sentence in find_unreported(target, record.values):
                 _log.warning("%s", sentence)
             target.clear()
         elif record.error not in errors and len(errors) < _MOST_ERRORS:

@@ -10,12 +10,12 @@ from rich.console import Console
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.workload import Workload
 from fedrun.app import app_of, load_app
-from fedrun.callbacks import Callback, Notifier
 from fedrun.config import FederationConfig, load_config, parse_config
 from fedrun.methods import name_files
-from fedrun.results import Results
 from fedsim.progress import RunProgress
 from fedsim.simulation import OnEvent, simulate
+from fedview.callbacks import Callback, Notifier
+from fedview.results import Results
 
 
 def run(
@@ -45,7 +45,7 @@ def run(
             are computed in stacks, it is called after each version and each evaluation.
             If it returns a text, the run ends there, for that reason.
         callbacks: objects that receive the run's metrics; they may stop the run
-            (:meth:`fedrun.callbacks.Callback.stop`).
+            (:meth:`fedview.callbacks.Callback.stop`).
         data: items that are added to ``simulate.args``; ``train_data`` finds them in
             ``client.args``.
         progress: whether to show a bar in a notebook or on a terminal, and lines on

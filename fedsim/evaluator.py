@@ -13,7 +13,7 @@ from fedcore.coordinator.events import (
     Evaluated,
     Failed,
 )
-from fedcore.coordinator.settings import unreported
+from fedcore.coordinator.settings import find_unreported
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.model import FlatModel, Metrics
 from fedcore.participant import Participant, ParticipantState
@@ -154,7 +154,7 @@ class SimulatedEvaluator:
                 _log.warning("%s: %s is %s", NAME, name, value)
         target = coordinator.rounds.stop.target
         if not self._needed:
-            for sentence in unreported(target, values):
+            for sentence in find_unreported(target, values):
                 _log.warning("%s", sentence)
         elif missing := [name for name in sorted(target) if name not in values]:
             raise ConfigError(

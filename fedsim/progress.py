@@ -14,8 +14,8 @@ from fedcore.coordinator.events import Evaluated
 from fedcore.coordinator.settings import StopConfig
 from fedcore.typing import Seconds
 from fedrun import units
-from fedrun.callbacks import Notice
 from fedrun.run import Run
+from fedview.callbacks import Notice
 
 INTERVAL = 0.1  # seconds between two drawings
 STEPS = 10  # lines of a whole simulation, where nothing can be redrawn

@@ -14,14 +14,12 @@ from fedcore.training import initial_model
 from fedcore.typing import Seconds, Vector
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
-from fedrun.callbacks import Notice
 from fedrun.config import FederationConfig, SimulateConfig
 from fedrun.files import warm_start
 from fedrun.journal import WITHOUT_UPDATES, exists
-from fedrun.results import Results
 from fedrun.run import Run, forget_failed, start_run
-from fedsim.arrivals import recorded_clients, recorded_start
-from fedsim.engines import (
+from fedsim.engines.arrivals import recorded_clients, recorded_start
+from fedsim.engines.choice import (
     Engine,
     ExactEngine,
     ReplayEngine,
@@ -29,6 +27,7 @@ from fedsim.engines import (
     exact_clients,
     fewest_clients,
 )
+from fedsim.engines.stacked import stacked_clients, stacked_model
 from fedsim.evaluator import (
     EvaluateModel,
     SimulatedEvaluator,
@@ -38,8 +37,9 @@ from fedsim.evaluator import (
 from fedsim.interrupts import Interrupts
 from fedsim.population import Population
 from fedsim.snapshots import ONE_BY_ONE, STACKED, Saved, reopen
-from fedsim.stacked import stacked_clients, stacked_model
 from fedsim.world import World
+from fedview.callbacks import Notice
+from fedview.results import Results
 
 _log = logging.getLogger(__name__)
 

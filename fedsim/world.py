@@ -35,16 +35,16 @@ from fedcore.errors import LatecomerError, WorkloadError
 from fedcore.protocol import Ack, Answer, Epoch, Patch, Reply
 from fedcore.rng import Key
 from fedcore.typing import Bytes, Seconds, Vector
-from fedrun.callbacks import Notice
 from fedrun.commit import GroupCommit
 from fedrun.journal.store import Row
-from fedrun.results.coverage import ShortVersions
-from fedrun.results.divergence import Divergence, classes_of
 from fedrun.run import Run
 from fedrun.traffic import Lane, Traffic, Way, codec_of
 from fedrun.traffic_file import LaneRow, TrafficFile
 from fedsim.clock import Call, Clock
 from fedsim.interrupts import Interrupts
+from fedview.callbacks import Notice
+from fedview.results.coverage import ShortVersions
+from fedview.results.divergence import Divergence, classes_of
 
 _log = logging.getLogger("fedsim")
 

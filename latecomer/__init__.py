@@ -12,56 +12,56 @@ if TYPE_CHECKING:
     from fedcore.workload import Trained as Trained
     from fedcore.workload import TrainingTask as TrainingTask
     from fedcore.workload import Workload as Workload
-    from fedrun.callbacks import Callback as Callback
-    from fedrun.callbacks import EarlyStopping as EarlyStopping
-    from fedrun.callbacks import MLflow as MLflow
-    from fedrun.callbacks import TensorBoard as TensorBoard
-    from fedrun.callbacks import WandB as WandB
-    from fedrun.results import Results as Results
-    from fedrun.what_if.api import leave_one_out as leave_one_out
-    from fedrun.what_if.api import replay as replay
     from fedsim.api import run as run
-    from fedsim.experiments.api import compare_codecs as compare_codecs
-    from fedsim.experiments.api import compare_runs as compare_runs
-    from fedsim.experiments.api import run_sweep as run_sweep
-    from fedsim.experiments.coding.study import coding as coding
-    from fedsim.experiments.influence.api import influence as influence
-    from fedsim.experiments.plan.api import plan as plan
-    from fedsim.experiments.predict.api import predict as predict
-    from fedsim.experiments.scaling.api import scale as scale
+    from fedstudies.api import compare_codecs as compare_codecs
+    from fedstudies.api import compare_runs as compare_runs
+    from fedstudies.api import run_sweep as run_sweep
+    from fedstudies.coding.study import coding as coding
+    from fedstudies.influence.api import influence as influence
+    from fedstudies.plan.api import plan as plan
+    from fedstudies.predict.api import predict as predict
+    from fedstudies.scaling.api import scale as scale
     from fedtorch import TorchWorkload as TorchWorkload
     from fedtorch.hugging_face import HuggingFaceWorkload as HuggingFaceWorkload
     from fedtorch.patch import patch as patch
+    from fedview.callbacks import Callback as Callback
+    from fedview.callbacks import EarlyStopping as EarlyStopping
+    from fedview.callbacks import MLflow as MLflow
+    from fedview.callbacks import TensorBoard as TensorBoard
+    from fedview.callbacks import WandB as WandB
+    from fedview.results import Results as Results
+    from fedview.what_if.api import leave_one_out as leave_one_out
+    from fedview.what_if.api import replay as replay
     from latecomer import data as data
     from latecomer import metrics as metrics
     from latecomer import models as models
     from latecomer import partitions as partitions
 
 _MODULES = {
-    "Callback": "fedrun.callbacks",
+    "Callback": "fedview.callbacks",
     "Client": "fedcore.workload",
-    "EarlyStopping": "fedrun.callbacks",
+    "EarlyStopping": "fedview.callbacks",
     "HuggingFaceWorkload": "fedtorch.hugging_face",
-    "MLflow": "fedrun.callbacks",
-    "Results": "fedrun.results",
-    "TensorBoard": "fedrun.callbacks",
+    "MLflow": "fedview.callbacks",
+    "Results": "fedview.results",
+    "TensorBoard": "fedview.callbacks",
     "TorchWorkload": "fedtorch",
     "Trained": "fedcore.workload",
     "TrainingTask": "fedcore.workload",
-    "WandB": "fedrun.callbacks",
+    "WandB": "fedview.callbacks",
     "Workload": "fedcore.workload",
-    "coding": "fedsim.experiments.coding.study",
-    "compare_codecs": "fedsim.experiments.api",
-    "compare_runs": "fedsim.experiments.api",
-    "influence": "fedsim.experiments.influence.api",
-    "leave_one_out": "fedrun.what_if.api",
+    "coding": "fedstudies.coding.study",
+    "compare_codecs": "fedstudies.api",
+    "compare_runs": "fedstudies.api",
+    "influence": "fedstudies.influence.api",
+    "leave_one_out": "fedview.what_if.api",
     "patch": "fedtorch.patch",
-    "plan": "fedsim.experiments.plan.api",
-    "predict": "fedsim.experiments.predict.api",
-    "replay": "fedrun.what_if.api",
+    "plan": "fedstudies.plan.api",
+    "predict": "fedstudies.predict.api",
+    "replay": "fedview.what_if.api",
     "run": "fedsim.api",
-    "run_sweep": "fedsim.experiments.api",
-    "scale": "fedsim.experiments.scaling.api",
+    "run_sweep": "fedstudies.api",
+    "scale": "fedstudies.scaling.api",
 }
 """The module that defines each name."""
 

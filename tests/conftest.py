@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from fedrun.report import page
+from fedview.report import page
 from tests.page_faults import Checked
 
 # Ctrl-C is heard, as on a terminal: what a shell starts in the background ignores it,

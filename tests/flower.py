@@ -4,7 +4,7 @@ import warnings
 from contextlib import suppress
 
 from fedcore.errors import ConfigError
-from fedrun.flower.library import flwr
+from fedflower.app.library import flwr
 
 
 def import_flwr() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrun.report.drawable import NARROW, WIDE, words
+from fedview.report.drawable import NARROW, WIDE, words
 
 PAGE, PHONE = 1084, 366  # pixels for a table on pages of 1,400 and 420
 _CHARACTER = 7.0  # pixels of 14 px text, on average

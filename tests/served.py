@@ -18,9 +18,9 @@ from fedrun.config import FederationConfig, parse_config
 from fedrun.files import save_model
 from fedrun.run import Run, open_run
 from fedrun.tracing import OFF
-from fedserver.json_log import JsonLog
-from fedserver.progress import Progress
 from fedserver.server import Server
+from fedserver.view.json_log import JsonLog
+from fedserver.view.progress import Progress
 
 DIM = 100
 PATIENCE = 30.0

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedclient.store import ClientStore
+from fedclient.state.store import ClientStore
 from fedcore.coordinator.events import Decided
 from fedcore.params import digest
 from fedcore.participant import ParticipantState

@@ -17,10 +17,10 @@ from benchmarks.asynchrony.problem import Problem
 from fedcore.coordinator.events import Evaluated
 from fedcore.protocol import Verdict
 from fedcore.typing import JSON, Seconds
-from fedrun.callbacks import Notice
 from fedrun.config import FederationConfig, parse_config
-from fedrun.results import Results
 from fedrun.run import Run
+from fedview.callbacks import Notice
+from fedview.results import Results
 
 HELD = 3  # evaluations whose mean must be at a target; an odd number
 EVERY = 1.2  # updates between evaluations, for each client in flight: two time units

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.asynchrony.campaign import Campaign
 from benchmarks.asynchrony.contenders import BUFFERED, MIXED, OURS, SYNCHRONOUS
 from benchmarks.asynchrony.course import Outcome
-from fedrun.report import theme
+from fedview.report import theme
 
 Axis = Callable[[float], float]  # where a value lies on the page
 COLOURS = {

@@ -12,7 +12,7 @@ from benchmarks.asynchrony.campaign import Campaign
 from benchmarks.asynchrony.contenders import BUFFERED, CONTENDERS, OURS, SYNCHRONOUS
 from benchmarks.asynchrony.course import Outcome
 from benchmarks.codecs.targets import Target
-from fedsim.experiments.statistics import Estimate, estimate
+from fedstudies.statistics import Estimate, estimate
 
 SOONER = 3.0  # than synchronous, at the lower target
 

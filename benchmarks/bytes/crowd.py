@@ -13,9 +13,9 @@ from pathlib import Path
 import grpc
 from fedwire.connect import OPTIONS, Address, parse_address
 
-from fedclient.membership import Identity, Membership
-from fedclient.store import ClientStore
-from fedclient.worker import Worker
+from fedclient.state.store import ClientStore
+from fedclient.work.membership import Identity, Membership
+from fedclient.work.worker import Worker
 from fedcore.workload import Client, Workload
 from fedrun.app import load_app
 

@@ -22,9 +22,9 @@ from fedcore.typing import Seconds, Vector
 from fedrun.app import load_app
 from fedrun.config import parse_config
 from fedrun.journal import Configured, Journal, new_coordinator
-from fedrun.results import Results
 from fedrun.traffic import Traffic
 from fedrun.traffic_file import read_traffic
+from fedview.results import Results
 from tools.local import Child, LocalFederation
 
 LAST = 10  # versions whose accuracies are averaged: one round says little

@@ -30,10 +30,10 @@ from fedcore.samples import Subset
 from fedcore.typing import Array, Indices, Vector
 from fedcore.workload import Client
 from fedrun.correlation import pearson, spearman
-from fedsim.experiments.influence.audit import last_of
-from fedsim.experiments.influence.estimate import Settings, estimate
-from fedsim.experiments.influence.repetition import Repetition
-from fedsim.experiments.influence.schedule import read_schedule
+from fedstudies.influence.audit import last_of
+from fedstudies.influence.estimate import Settings, estimate
+from fedstudies.influence.repetition import Repetition
+from fedstudies.influence.schedule import read_schedule
 from fedtorch import TorchWorkload
 
 CLIENTS, COHORT, STEPS, LR, ROUNDS, ALPHA = 20, 5, 2, 0.3, 100, 0.5

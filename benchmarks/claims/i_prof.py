@@ -27,8 +27,8 @@ from fedcore.distributions import LogNormal
 from fedcore.recipes import FedBuff
 from fedcore.typing import State
 from fedrun.config import DevicesConfig, SimulateConfig
-from fedrun.results import Results
 from fedsim.population import Population
+from fedview.results import Results
 from tools.local import LocalFederation
 
 DEVICES, TASKS = 20, 3

@@ -38,8 +38,8 @@ from fedcore.coordinator.events import Decided
 from fedcore.rng import Key
 from fedcore.typing import JSON, Indices, State
 from fedcore.workload import Client
-from fedrun.results import Results
 from fedtorch import TorchWorkload
+from fedview.results import Results
 
 SITES, SAMPLE, EVERY = 5, 200, 5
 SKEWS = (0.0, 0.4, 0.8, 1.0)

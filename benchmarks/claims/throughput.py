@@ -37,7 +37,7 @@ from fedcore.planning.throughput import Pace, Prediction, predict
 from fedcore.rng import Key
 from fedcore.typing import Seconds
 from fedrun.phase_file import read_phases
-from fedrun.results import Results
+from fedview.results import Results
 from tools.local import LocalFederation
 
 UP, DOWN = 1e6, 2e6  # bytes a second

@@ -32,7 +32,7 @@ from benchmarks.claims.report import (
     at_most,
 )
 from fedcore.planning.active_workers import active_workers
-from fedsim.experiments.plan.outcome import CHOICE, HALF, ON_DEMAND, PlanOutcome
+from fedstudies.plan.outcome import CHOICE, HALF, ON_DEMAND, PlanOutcome
 
 LR, BATCH = 0.3, 4
 WORKERS, AWAY = (1, 2, 4, 8, 16), (0.0, 0.25, 0.5, 0.75)

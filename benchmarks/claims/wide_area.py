@@ -32,8 +32,8 @@ from benchmarks.claims.setup import digits
 from fedcore.coordinator.events import Decided, Leased
 from fedcore.partitions import iid
 from fedcore.typing import JSON
-from fedrun.results import Results
 from fedtorch import TorchWorkload
+from fedview.results import Results
 
 SITES, TARGET = 3, 0.95
 EXACT: JSON = {"kind": "identity"}

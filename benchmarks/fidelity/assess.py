@@ -21,9 +21,9 @@ from fedcore.typing import Seconds
 from fedcore.workload import Workload
 from fedrun.app import app_of, load_app
 from fedrun.config import FederationConfig, load_config, parse_config
-from fedrun.results import Results
 from fedsim.api import free_folder
-from fedsim.experiments.terminal import screen, tell
+from fedstudies.terminal import screen, tell
+from fedview.results import Results
 
 PILOT = 0.25  # of the run, if nothing else is said
 PAGE, NUMBERS = "fidelity.html", "fidelity.json"

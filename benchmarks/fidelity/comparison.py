@@ -13,8 +13,8 @@ from benchmarks.fidelity.side import Side
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.typing import JSON, Seconds
 from fedrun import units
-from fedrun.report.downsample import Floats
-from fedsim.experiments.trial import metric_of
+from fedstudies.trial import metric_of
+from fedview.report.downsample import Floats
 
 Value = Callable[[Side], float]
 FEW = 10  # of them the mean is off by a third, one time in three

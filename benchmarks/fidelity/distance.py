@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedrun.report.downsample import Floats
+from fedview.report.downsample import Floats
 
 _AT_5_PERCENT = 1.358  # the statistic's critical value, times √(nm / (n + m))
 _TERMS = 100

@@ -8,11 +8,11 @@ import numpy as np
 
 from benchmarks.fidelity.comparison import Fidelity, Predicted, Prediction, Row
 from fedrun import units
-from fedrun.report import theme
-from fedrun.report.page import Section, page, plot, text
-from fedsim.experiments.curves import COLOURS, curves_figure
-from fedsim.experiments.group import Group
-from fedsim.experiments.terminal import Cells
+from fedstudies.curves import COLOURS, curves_figure
+from fedstudies.group import Group
+from fedstudies.terminal import Cells
+from fedview.report import theme
+from fedview.report.page import Section, page, plot, text
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

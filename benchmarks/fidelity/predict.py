@@ -22,12 +22,12 @@ from fedcore.rng import Key
 from fedcore.typing import Seconds
 from fedcore.workload import Client, Workload
 from fedrun.config import FederationConfig, parse_config
-from fedrun.results import Results
 from fedsim.api import run
 from fedsim.traces import ClientTrace, write_trace
 from fedsim.traces.format import Segment
 from fedsim.traces.journal import recorded_clients
 from fedsim.traces.write import DIGITS
+from fedview.results import Results
 
 _AHEAD = 4  # a prediction may last this many times as long as the run
 _LEAST: Seconds = 1e-3

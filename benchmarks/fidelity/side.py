@@ -13,9 +13,9 @@ from fedcore.coordinator.events import Closed, Decided, Leased, Stepped
 from fedcore.errors import ConfigError
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds
-from fedrun.report.downsample import Floats, floats
-from fedrun.results import Results
-from fedsim.experiments.trial import Trial, read_trial
+from fedstudies.trial import Trial, read_trial
+from fedview.report.downsample import Floats, floats
+from fedview.results import Results
 
 
 @dataclass(frozen=True, kw_only=True)

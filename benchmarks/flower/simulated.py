@@ -8,7 +8,7 @@ from statistics import fmean
 
 from benchmarks.flower.processes import Commands, copied
 from fedcore.typing import JSON
-from fedrun.results import Results
+from fedview.results import Results
 
 NODES = 10
 CENTRAL = re.compile(r"Global evaluation.*?MetricRecord: (\{.*?\})", re.DOTALL)

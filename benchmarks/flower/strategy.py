@@ -41,7 +41,7 @@ def measure() -> JSON:
     from flwr.clientapp import ClientApp
     from flwr.serverapp.strategy import FedAvg
 
-    from fedserver.flower import Latecomer
+    from fedflower.strategy import Latecomer
 
     plain = ClientApp()
     plain.train()(client_app.train)

@@ -8,7 +8,7 @@ from benchmarks.hospitals.schedule import Event
 from fedcore.coordinator.events import Decided, Leased, Stepped
 from fedcore.protocol import Verdict
 from fedcore.typing import JSON, Seconds
-from fedrun.results import Results
+from fedview.results import Results
 from latecomer.data import digits
 
 

@@ -20,7 +20,7 @@ from benchmarks.hospitals.schedule import (
 )
 from benchmarks.hospitals.ways import APP, algorithm
 from fedcore.typing import JSON, Seconds
-from fedrun.results import Results
+from fedview.results import Results
 from tools.agenda import Agenda
 from tools.books import audit
 from tools.counting_proxy import CountingProxy

@@ -25,7 +25,7 @@ from benchmarks.netlab.ways import APP, PACE, TARGET, config
 from fedcore.coordinator.events import Decided, Leased
 from fedcore.protocol import Verdict
 from fedcore.typing import JSON, Seconds
-from fedrun.results import Results
+from fedview.results import Results
 from tools.agenda import Agenda
 from tools.books import audit
 from tools.local import LocalFederation

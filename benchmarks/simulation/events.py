@@ -24,11 +24,11 @@ from fedcore.stacks import StackedUpdates
 from fedcore.workload import Workload
 from fedrun.config import parse_config
 from fedrun.run import start_run
+from fedsim.engines.stacked import StackedClients
+from fedsim.engines.stacked.compute import Computed, Models, Task
+from fedsim.engines.stacked.stack import Stack
+from fedsim.engines.stacked.work import Work
 from fedsim.population import Population
-from fedsim.stacked import StackedClients
-from fedsim.stacked.compute import Computed, Models, Task
-from fedsim.stacked.stack import Stack
-from fedsim.stacked.work import Work
 from fedsim.world import World
 
 _LOOP_SECONDS = 0.045

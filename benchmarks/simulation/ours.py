@@ -10,9 +10,9 @@ import torch
 import latecomer
 from benchmarks.simulation.peers.problem import Course, Floats
 from benchmarks.simulation.workload import workload
-from fedrun.callbacks import Notice
 from fedrun.config import FederationConfig, parse_config
 from fedrun.run import Run
+from fedview.callbacks import Notice
 
 
 def federation(course: Course, folder: Path) -> FederationConfig:

@@ -27,7 +27,7 @@ from fedwire.service import Stub
 from fedwire.v1 import federation_pb2 as pb
 
 from benchmarks.speed.processes import answer
-from fedclient.connection import Connection, Refusal
+from fedclient.wire.connection import Connection, Refusal
 from fedcore import payloads
 from fedcore.arrays import top_k_indices
 from fedcore.params import ParamSpec, content_digest

@@ -38,7 +38,7 @@ IMPORTS = {
     "import numpy, grpc": ("-c", "import numpy, grpc"),
     "import fedcore.algorithm": ("-c", "import fedcore.algorithm"),
     "import fedserver.server": ("-c", "import fedserver.server"),
-    "import fedclient.worker": ("-c", "import fedclient.worker"),
+    "import fedclient.work.worker": ("-c", "import fedclient.work.worker"),
     "fedserver --help": ("-m", "fedserver", "--help"),
     "fedclient --help": ("-m", "fedclient", "--help"),
     "fedsim --help": ("-m", "fedsim", "--help"),

@@ -8,8 +8,8 @@ from typing import Any
 from fedwire.service import handlers
 
 from fedserver import server
+from fedserver.calls.pushes import PushFrames
 from fedserver.cli import main
-from fedserver.pushes import PushFrames
 
 
 class Plain:

@@ -22,7 +22,7 @@ from examples.demo.app import LONE_CLASS
 from examples.demo.story import APP, CLIENTS, CONFIG, Story
 from examples.demo.view import Lines, Picture, Watch
 from fedcore.coordinator.events import Stepped
-from fedrun.report import write_report
+from fedview.report import write_report
 from latecomer import Results
 from latecomer.data import digits
 from tools.books import audit

@@ -26,8 +26,8 @@ from rich.table import Table
 import latecomer
 from examples.hugging_face import app
 from examples.hugging_face.text import CLIENTS, rows, split
-from fedrun.checkpoints.export import export_adapter
-from fedrun.report import write_report
+from fedview.export import export_adapter
+from fedview.report import write_report
 from latecomer import Results
 
 BASE_STEPS, BASE_BATCH = 300, 16

@@ -10,7 +10,7 @@ from fedwire.convert import epoch_name
 from fedwire.keys import cid_of
 from fedwire.v1 import federation_pb2 as pb
 
-from fedclient.membership import (
+from fedclient.work.membership import (
     read_algorithm,
     read_version_0,
     require_valid_data,

@@ -11,7 +11,7 @@ from fedwire.service import SERVICE
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from fedclient.connection import Connection
+from fedclient.wire.connection import Connection
 from fedcore.errors import RefusedError, UnavailableError
 from fedcore.protocol import Answer, Push, Verdict
 from fedcore.typing import Seconds

@@ -14,13 +14,13 @@ from fedwire.v1 import federation_pb2 as pb
 from fedclient.check import reach, remote
 from fedclient.check.findings import Findings
 from fedclient.check.local import Data, Step, read_data, step
-from fedclient.choices import read_choices
 from fedclient.commands import read_gate
-from fedclient.conditions.gate import Gate
-from fedclient.connection import Connection
-from fedclient.pace import read_pace
+from fedclient.device.conditions.gate import Gate
+from fedclient.device.pace import read_pace
 from fedclient.silo.workload import read_workers
-from fedclient.store import ClientStore
+from fedclient.state.store import ClientStore
+from fedclient.wire.connection import Connection
+from fedclient.work.choices import read_choices
 from fedcore.errors import ConfigError, StateError
 from fedcore.model import FlatModel
 from fedcore.protocol import Verdict

@@ -125,9 +125,9 @@ def _more_data(function: Callable[..., Any]) -> Any:
         *, data: tuple[str, ...], node_config: tuple[str, ...], **given: Any
     ) -> Any:
         if node_config:
-            from fedrun.flower import node_items
+            from fedrun.app import framework
 
-            data = (*data, *node_items(node_config))
+            data = (*data, *framework("flower").node_items(node_config))
         return function(data=data, **given)
 
     return in_sentences(command)
@@ -247,9 +247,9 @@ def _app_named(
         return app
     if app is not None:
         raise click.UsageError("the app is given twice: by --app and by --flower")
-    from fedrun.flower import flower_name
+    from fedrun.app import framework
 
-    return flower_name(flower, run_config)
+    return framework("flower").app_name(flower, run_config)
 
 
 FROM_CONFIG = " Without it, the app that the config names."

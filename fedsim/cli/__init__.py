@@ -1,11 +1,23 @@
 """The command ``fedsim``."""
 
+from importlib import import_module
+
 import click
 
-from fedsim.cli import coding, experiments, scaling, simulator
-from fedsim.cli.influence import influence
-from fedsim.cli.plan import plan
-from fedsim.cli.predict import predict
+from fedsim.cli import simulator
+
+# The studies stand above the simulator; here are their names, in the order of use.
+STUDIES = {
+    "codecs": "experiments",
+    "sweep": "experiments",
+    "compare": "experiments",
+    "staleness": "experiments",
+    "influence": "influence",
+    "plan": "plan",
+    "predict": "predict",
+    "scale": "scaling",
+    "coding": "coding",
+}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -14,19 +26,7 @@ def main() -> None:
     """Simulate a federation on this machine, and study it."""
 
 
-for _command in (
-    simulator.run,
-    simulator.new,
-    simulator.trace,
-    simulator.data,
-    experiments.codecs,
-    experiments.sweep,
-    experiments.compare,
-    experiments.staleness,
-    coding.coding,
-    influence,
-    plan,
-    predict,
-    scaling.scale,
-):
+for _command in (simulator.run, simulator.new, simulator.trace, simulator.data):
     main.add_command(_command)
+for _name, _module in STUDIES.items():
+    main.add_command(getattr(import_module(f"fedstudies.cli.{_module}"), _name))

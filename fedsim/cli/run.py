@@ -8,13 +8,18 @@ from rich.console import Console
 
 from fedcore.errors import ConfigError, JournalError
 from fedcore.workload import Workload
-from fedrun.app import app_of, load_app
-from fedrun.callbacks import CALLBACKS, Notice, Notifier
-from fedrun.checkpoints.export import export_config, export_tables
+from fedrun.app import app_of, framework_of, load_app
 from fedrun.cli.traffic_tables import bytes_of_all
 from fedrun.config import FederationConfig, config_in, load_config
-from fedrun.flower import federation_of, is_flower, load_flower
-from fedrun.report import (
+from fedrun.run import Run
+from fedsim.api import free_folder
+from fedsim.api import run as run_simulation
+from fedsim.cli.interruption import Hint
+from fedsim.progress import RunProgress
+from fedsim.snapshots import can_go_on
+from fedview.callbacks import CALLBACKS, Notice, Notifier
+from fedview.export import export_config, export_tables
+from fedview.report import (
     outcome,
     partition_page,
     partition_table,
@@ -22,14 +27,8 @@ from fedrun.report import (
     summary_table,
     write_report,
 )
-from fedrun.results import Results
-from fedrun.results.columns import formats
-from fedrun.run import Run
-from fedsim.api import free_folder
-from fedsim.api import run as run_simulation
-from fedsim.cli.interruption import Hint
-from fedsim.progress import RunProgress
-from fedsim.snapshots import can_go_on
+from fedview.results import Results
+from fedview.results.columns import formats
 
 TABLES = "tables"  # beside the report
 
@@ -105,18 +104,15 @@ def _federation(
         ConfigError: there is no file, and the app is no folder of a Flower app.
     """
     if path is None:
-        if app is None or not is_flower(app):
+        other = None if app is None else framework_of(app)
+        if app is None or other is None:
             raise ConfigError(
                 "CONFIG is missing; only a Flower app (--flower DIR) says itself how "
                 "it is simulated"
             )
-        place, flower = Path.cwd(), load_flower(app)
-        raw = federation_of(flower.app, app)
-        return (
-            config_in(place, raw, changes, str(flower.app.folder.path)),
-            flower,
-            place,
-        )
+        place, workload = Path.cwd(), other.load_app(app)
+        raw, folder = other.federation_of(app)
+        return config_in(place, raw, changes, str(folder)), workload, place
     config = load_config(path, changes)
     name, place = app_of(app, config, path)
     config = config.model_copy(update={"app": name})

@@ -6,10 +6,10 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from fedrun.results import Results
 from fedsim.traces.fit import Fit, fitted_section
 from fedsim.traces.journal import recorded_clients
 from fedsim.traces.write import write_trace
+from fedview.results import Results
 
 
 def trace_run(folder: Path, out: Path, *, fitted: bool) -> None:

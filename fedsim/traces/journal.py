@@ -26,9 +26,9 @@ from fedcore.coordinator.events import (
 from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
 from fedrun.config import parse_config
-from fedrun.results import Results
 from fedsim.traces.format import MESSAGES, ClientTrace, Segment, State
 from fedsim.traces.write import DIGITS
+from fedview.results import Results
 
 
 @dataclass(frozen=True, kw_only=True)

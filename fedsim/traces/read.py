@@ -9,7 +9,6 @@ from typing import NoReturn
 from fedcore.errors import ConfigError
 from fedcore.text import LONG_SENTENCE, brief
 from fedrun.plain_files import open_to_read, require_regular, require_size
-from fedrun.results.columns import text_of
 from fedsim.traces.format import (
     COLUMNS,
     MUST_HAVE,
@@ -19,6 +18,7 @@ from fedsim.traces.format import (
     ClientTrace,
     Segment,
 )
+from fedview.results.columns import text_of
 
 Cells = dict[str, str]
 MOST_BYTES = 1 << 30  # of a trace

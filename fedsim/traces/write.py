@@ -7,8 +7,8 @@ from pathlib import Path
 
 from fedcore.errors import ConfigError
 from fedrun.plain_files import replacing
-from fedrun.results.columns import cell
 from fedsim.traces.format import COLUMNS, OF_CLIENT, ClientTrace
+from fedview.results.columns import cell
 
 DIGITS = 9  # behind the point: nanoseconds
 

@@ -27,13 +27,13 @@ from fedcore.protocol import Verdict
 from fedcore.rng import Key
 from fedrun.config import parse_config
 from fedrun.journal import Configured
-from fedrun.report.downsample import Floats
-from fedrun.results import Results
 from fedsim.traces import ClientTrace, Segment, read_trace, write_trace
 from fedsim.traces.format import State
 from fedsim.traces.journal import recorded_clients
-from tests.fedsim.experiments.test_compare import trial
+from fedview.report.downsample import Floats
+from fedview.results import Results
 from tests.fedsim.toys import settings, toy
+from tests.fedstudies.test_compare import trial
 from tests.integration.conftest import APP
 from tests.integration.typed import Ended, desk, typed
 

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.flower import simulated
 from benchmarks.flower.processes import APPS
-from fedrun.flower import FlowerFolder
-from fedrun.results import Results
+from fedflower.app import FlowerFolder
+from fedview.results import Results
 from tests.flower import import_flwr
 
 SAID = """INFO: Global evaluation

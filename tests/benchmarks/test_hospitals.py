@@ -19,10 +19,10 @@ from benchmarks.hospitals.schedule import (
     task_minutes,
 )
 from benchmarks.hospitals.ways import FIVE, OURS, STRICT, WAYS, algorithm
-from fedclient.store import ClientStore
+from fedclient.state.store import ClientStore
 from fedcore.coordinator.events import Decided
 from fedrun.config import parse_config
-from fedrun.results import Results
+from fedview.results import Results
 from tools.books import audit
 
 SEEDS = range(20)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedclient.cli import main as fedclient
-from fedclient.conditions.config import read_conditions
+from fedclient.device.conditions.config import read_conditions
 from tests.deploy.test_files import checked
 
 EDGE = Path(__file__).parents[2] / "deploy/edge"

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from fedserver.cli import main as fedserver
-from fedserver.web.metrics import METRICS
+from fedserver.view.web.metrics import METRICS
 from tests.deploy.test_chart import TOOLS
 from tests.deploy.test_files import checked
 from tests.peer import Peer, packed

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedclient.conditions.config import read_conditions
+from fedclient.device.conditions.config import read_conditions
 from fedcore.model import FlatModel
 from fedrun.app import load_app
 from fedrun.config import parse_config
-from fedsim.experiments.codecs.pairs import pairs_of, plain
+from fedstudies.codecs.pairs import pairs_of, plain
 from tests.docs.pages import PAGES, ROOT, Block, all_blocks
 
 # What a block may be. Another language is a mistake, or wants a test here.

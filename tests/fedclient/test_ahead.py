@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fedclient.ahead import Ahead
+from fedclient.work.ahead import Ahead
 from fedcore.errors import StoppedError, UserCodeError
 from fedcore.participant import Start, Trained
 
@@ -69,7 +69,7 @@ def test_the_time_of_steps_is_that_of_taking_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = iter([10.0, 13.0])
-    monkeypatch.setattr("fedclient.ahead.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("fedclient.work.ahead.time.monotonic", lambda: next(clock))
     ahead = Ahead()
     ahead.begin(START, lambda goes_on: DONE)
     found = ahead.result(lambda start: True)

@@ -7,9 +7,9 @@ import pytest
 from fedwire.connect import parse_address
 from pydantic import ValidationError
 
-from fedclient.choices import read_choices, with_choices
-from fedclient.membership import Identity, Membership
-from fedclient.store import ClientStore
+from fedclient.state.store import ClientStore
+from fedclient.work.choices import read_choices, with_choices
+from fedclient.work.membership import Identity, Membership
 from fedcore.clients import LocalSGD, Override, every
 from fedcore.errors import ConfigError
 from fedcore.recipes import FedBuff, FedNova, Gaia

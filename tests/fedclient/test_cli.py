@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fedclient.cli import main
-from fedclient.store import ClientStore
+from fedclient.state.store import ClientStore
 from tests.served import Served
 
 APP = """

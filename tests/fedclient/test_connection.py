@@ -13,7 +13,7 @@ from fedwire.v1 import federation_pb2 as pb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedclient.connection import Connection, Refusal
+from fedclient.wire.connection import Connection, Refusal
 from fedcore.errors import (
     LatecomerError,
     ProtocolError,

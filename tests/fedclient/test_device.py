@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedclient import device
+from fedclient.device import device
 from fedcore.measured import Device, Measured, read_measured
 
 

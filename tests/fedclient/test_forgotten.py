@@ -10,9 +10,9 @@ import pytest
 from fedwire.connect import parse_address
 from fedwire.v1 import federation_pb2 as pb
 
-import fedclient.connection
-import fedserver.listening
-from fedclient.connection import Connection
+import fedclient.wire.connection
+import fedserver.calls.listening
+from fedclient.wire.connection import Connection
 from fedcore.errors import UnavailableError
 from tests.fedclient.test_member import worker
 from tests.peer import key_of
@@ -36,7 +36,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         "grpc.http2.ping_timeout_ms": 250,
         "grpc.http2.min_recv_ping_interval_without_data_ms": 1,
     }
-    for module in fedwire.connect, fedserver.listening:
+    for module in fedwire.connect, fedserver.calls.listening:
         monkeypatch.setattr(module, "OPTIONS", sooner(module.OPTIONS, quick))
     with served(tmp_path, timeouts={"heartbeat": 0.1}) as running:
         yield running
@@ -63,7 +63,7 @@ def test_a_client_whose_connection_is_forgotten_connects_anew(
 def test_after_a_call_without_an_answer_the_next_one_connects_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fedclient.connection, "CALL", 0.3)
+    monkeypatch.setattr(fedclient.wire.connection, "CALL", 0.3)
     with served(tmp_path) as server, CountingProxy(server.address) as proxy:
         address, key = parse_address(proxy.address), key_of("ann")
         enrol = pb.EnrolRequest(key=key, owner=key)

@@ -18,9 +18,11 @@ import pytest
 from fedwire.connect import parse_address
 from fedwire.v1 import federation_pb2 as pb
 
-import fedclient.worker
-from fedclient.evaluator import Evaluator
-from fedclient.membership import (
+import fedclient.work.worker
+from fedclient.device.pace import Pace, Stint
+from fedclient.state.store import ClientStore
+from fedclient.work.evaluator import Evaluator
+from fedclient.work.membership import (
     FIRST_WAIT,
     LEAST_CALL,
     LONGEST_WAIT,
@@ -29,9 +31,7 @@ from fedclient.membership import (
     Patience,
     read_algorithm,
 )
-from fedclient.pace import Pace, Stint
-from fedclient.store import ClientStore
-from fedclient.worker import Worker
+from fedclient.work.worker import Worker
 from fedcore.controllers.bandwidth import DAY, Link
 from fedcore.errors import (
     LatecomerError,
@@ -45,8 +45,8 @@ from fedcore.interruption import interrupt
 from fedcore.protocol import Plan, Pull
 from fedcore.workload import Client, Trained, TrainingTask, Workload
 from fedrun.cli.exit_codes import exit_code
-from fedrun.results import Results
-from fedserver.status import status_json
+from fedserver.view.status import status_json
+from fedview.results import Results
 from tests.served import DIM, Served, served, settings, until
 
 
@@ -128,7 +128,7 @@ def test_a_client_whose_bytes_of_the_day_are_used_up_rests_until_midnight(
 
     clock = SimpleNamespace(time=lambda: 100.25 * DAY, monotonic=time.monotonic)
     clock.sleep = time.sleep
-    monkeypatch.setattr(fedclient.worker, "time", clock)
+    monkeypatch.setattr(fedclient.work.worker, "time", clock)
     monkeypatch.setattr(Membership, "rest", rest)
     top_k = {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.1}}
     limits = [{"kind": "bandwidth", "daily": 4000}]
@@ -332,7 +332,7 @@ def test_a_client_says_its_labels_only_where_they_are_looked_at(
 def test_who_computes_what_is_not_finite_ends_and_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.0)
+    monkeypatch.setattr("fedclient.work.membership.AFTER_FAILURE", 0.0)
     nowhere = workload(gradient=lambda params, x, y: (0.0, broken(params)))
     with served(tmp_path) as server:
         with (
@@ -400,7 +400,7 @@ def test_whatever_the_users_code_does_the_server_is_told_and_the_client_ends(
     functions: dict[str, Any],
     words: str,
 ) -> None:
-    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.0)
+    monkeypatch.setattr("fedclient.work.membership.AFTER_FAILURE", 0.0)
     before = signal.signal(signal.SIGINT, interrupt)  # as the command does
     try:
         with served(tmp_path) as server:
@@ -418,7 +418,7 @@ def test_whatever_the_users_code_does_the_server_is_told_and_the_client_ends(
 def test_a_client_that_has_rows_later_takes_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.0)
+    monkeypatch.setattr("fedclient.work.membership.AFTER_FAILURE", 0.0)
     reads = [NO_ROWS, NO_ROWS, (np.zeros((8, 1)), np.zeros(8, np.int64))]
     app = workload(train_data=lambda client: reads.pop(0))
     with served(tmp_path) as server, worker(server, tmp_path / "ann", app) as ann:
@@ -476,7 +476,7 @@ def test_a_client_that_stays_hears_of_an_amended_algorithm(tmp_path: Path) -> No
 def test_an_evaluation_that_raises_is_told_and_tried_again(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.001)
+    monkeypatch.setattr("fedclient.work.membership.AFTER_FAILURE", 0.001)
     app = workload(evaluate=lambda params, x, y: {"accuracy": 1 / 0})
     member = Membership(
         parse_address(server.operator_socket),
@@ -531,7 +531,7 @@ def test_a_state_without_its_key_is_of_no_use(server: Served, tmp_path: Path) ->
 def test_metrics_that_no_server_takes_are_the_users_mistake(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.0)
+    monkeypatch.setattr("fedclient.work.membership.AFTER_FAILURE", 0.0)
     values = {f"{n}\n" if many == 1 else str(n): 0.0 for n in range(many)}
     app = workload(evaluate=lambda params, x, y: values)
     member = Membership(
@@ -559,7 +559,7 @@ def test_an_algorithm_that_is_too_new_is_told(
 def test_a_client_gives_up_in_time_where_somebody_listens_who_never_speaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedclient.membership.LEAST_CALL", 0.2)
+    monkeypatch.setattr("fedclient.work.membership.LEAST_CALL", 0.2)
     with served(tmp_path) as server, socket.create_server(("127.0.0.1", 0)) as silent:
         at = f"127.0.0.1:{silent.getsockname()[1]}"
         with worker(server, tmp_path / "ann", give_up=1.5, at=at) as ann:
@@ -592,7 +592,7 @@ def test_a_client_gives_up_in_time(tmp_path: Path) -> None:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long a client would have slept."""
     slept: list[float] = []
-    monkeypatch.setattr("fedclient.membership.time.sleep", slept.append)
+    monkeypatch.setattr("fedclient.work.membership.time.sleep", slept.append)
     random.seed(1)
     return slept
 
@@ -611,7 +611,7 @@ def test_pauses_grow_within_their_bounds(pauses: list[float]) -> None:
 def test_who_never_reached_the_server_tries_often_for_a_minute_and_then_as_usual(
     pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedclient.membership.time.monotonic", lambda: sum(pauses))
+    monkeypatch.setattr("fedclient.work.membership.time.monotonic", lambda: sum(pauses))
     patience = Patience()
     while sum(pauses) < 60:
         patience.wait(UnavailableError("not there yet"))
@@ -637,7 +637,7 @@ def test_it_gives_up_when_it_has_failed_for_so_long_not_worked_for_so_long(
     pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("fedclient.membership.time.monotonic", lambda: now)
+    monkeypatch.setattr("fedclient.work.membership.time.monotonic", lambda: now)
     patience = Patience(give_up=5.0)
     now = 60.0  # of training
     patience.wait(UnavailableError("away"))
@@ -652,7 +652,7 @@ def test_the_time_counts_from_the_beginning_of_the_first_call_that_fails(
     pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 60.0
-    monkeypatch.setattr("fedclient.membership.time.monotonic", lambda: now)
+    monkeypatch.setattr("fedclient.work.membership.time.monotonic", lambda: now)
     patience = Patience(give_up=20.0)
     assert patience.begin(False) == 20.0
     now = 70.0
@@ -672,7 +672,7 @@ def test_a_pull_that_the_server_holds_counts_from_its_failure_on(
     pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("fedclient.membership.time.monotonic", lambda: now)
+    monkeypatch.setattr("fedclient.work.membership.time.monotonic", lambda: now)
     patience = Patience(give_up=5.0)
     patience.begin(False)
     patience.reset()
@@ -723,7 +723,7 @@ def test_a_client_that_is_told_of_the_end_asks_soon_and_not_without_pause(
         assert time.monotonic() - began < 15.0
         told.join()
         slept: list[float] = []
-        monkeypatch.setattr("fedclient.membership.time.sleep", slept.append)
+        monkeypatch.setattr("fedclient.work.membership.time.sleep", slept.append)
         member.wait_for_room(30.0)
         member.rest(86_400.0)
         assert slept == [FIRST_WAIT, FIRST_WAIT]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedclient.pace import read_pace
+from fedclient.device.pace import read_pace
 from fedcore.errors import ConfigError
 
 

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from fedclient.phases import PhaseLog
-from fedclient.transfer_counter import TransferCounter
+from fedclient.wire.phases import PhaseLog
+from fedclient.wire.transfer_counter import TransferCounter
 from fedrun.traffic import Way
 
 Call = tuple[str, str, Way]

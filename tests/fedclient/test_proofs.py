@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fedclient.evaluator import Evaluator
-from fedclient.store import ClientStore
+from fedclient.state.store import ClientStore
+from fedclient.work.evaluator import Evaluator
 from fedcore.participant import ParticipantState
 from fedrun.config import FederationConfig
 from tests.fedclient.test_member import worker, workload

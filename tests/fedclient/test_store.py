@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedclient.store import ClientStore
+from fedclient.state.store import ClientStore
 from fedcore.errors import StateError
 from fedcore.measured import Device, Measured
 from fedcore.params import content_digest
@@ -496,7 +496,7 @@ LARGE = np.arange(7, dtype=np.float32)  # 28 bytes: three pieces and a half
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes pieces of 8 bytes."""
-    monkeypatch.setattr("fedclient.store.PIECE", 8)
+    monkeypatch.setattr("fedclient.state.store.PIECE", 8)
 
 
 @pytest.mark.usefixtures("small_pieces")

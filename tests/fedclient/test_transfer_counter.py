@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedclient.transfer_counter import TransferCounter
+from fedclient.wire.transfer_counter import TransferCounter
 from fedrun.traffic import WAYS, by_client, total
 from tests.fedclient.test_member import worker, workload
 from tests.served import served

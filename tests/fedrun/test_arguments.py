@@ -88,8 +88,8 @@ def test_a_buffer_of_no_update_is_refused(tmp_path: Path) -> None:
 def test_numbers_of_workers_that_nobody_has_are_refused(
     text: str, tmp_path: Path
 ) -> None:
-    from fedsim.experiments.predict.command import counts_of
-    from fedsim.experiments.scaling.given import workers_of
+    from fedstudies.predict.command import counts_of
+    from fedstudies.scaling.given import workers_of
 
     with pytest.raises(ConfigError, match="expected whole numbers from 1 to 999,999"):
         workers_of(text)

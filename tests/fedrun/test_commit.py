@@ -226,7 +226,7 @@ def test_at_the_end_the_state_is_written_and_what_the_disk_did_not_take(
         raise DiskError("the disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr("fedrun.checkpoints.keeper.save_model", full)
+        broken.setattr("fedrun.checkpoints.save_model", full)
         run.push()
     assert run.run.coordinator.state.closed
     assert not model.exists()

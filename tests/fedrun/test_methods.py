@@ -19,8 +19,8 @@ from fedrun.config import parse_config
 from fedrun.config.load import load_config, parse_algorithm
 from fedrun.journal import Journal, verify
 from fedrun.methods import load_methods, require_named
-from fedrun.results import Results
 from fedrun.run import open_run
+from fedview.results import Results
 from tests.fedsim.toys import linear, settings, toy
 from tests.integration.typed import desk, typed
 

@@ -22,7 +22,6 @@ from fedrun.cli.traffic_tables import (
     overhead_line,
     totals_table,
 )
-from fedrun.results import Results
 from fedrun.sqlite import connect
 from fedrun.traffic import (
     CONTROL,
@@ -42,6 +41,7 @@ from fedrun.traffic import (
 )
 from fedrun.traffic_file import FILE, LaneRow, TrafficFile, read_traffic
 from fedrun.units import in_bytes, unbroken_bytes
+from fedview.results import Results
 
 NAMES = st.text(string.ascii_lowercase, min_size=1, max_size=2)
 LANES = st.builds(

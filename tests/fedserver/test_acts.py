@@ -21,13 +21,13 @@ from fedwire.v1 import federation_pb2 as pb
 from fedcore.coordinator.events import Evicted, Leased, Paused, SnapshotOrdered
 from fedcore.errors import RefusedError
 from fedrun.journal import Journal, verify
-from fedrun.report import write_report
 from fedrun.run import open_run
-from fedserver.acts import this_operator
+from fedserver.calls.acts import this_operator
 from fedserver.cli import main
-from fedserver.live import LiveView
-from fedserver.remote import ask_status, operate
-from fedserver.status import status_table
+from fedserver.operator.remote import ask_status, operate
+from fedserver.view.live import LiveView
+from fedserver.view.status import status_table
+from fedview.report import write_report
 from tests.fedserver.honest import refused
 from tests.fedserver.test_status import shown
 from tests.fedserver.test_tls import Certificates, encrypted, trusted  # noqa: F401

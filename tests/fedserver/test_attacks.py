@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from fedcore import payloads
 from fedcore.params import ParamSpec
-from fedserver.remote import ask_status
+from fedserver.operator.remote import ask_status
 from tests.fedserver.honest import answered, refused, still_serves
 from tests.fedwire.messages import uint32, uint64
 from tests.peer import CALL, Peer, digest_of, key_of, packed

@@ -21,9 +21,9 @@ from fedrun.traffic import CONTROL, OTHERS, UNKNOWN, Lane, Load, codec_of
 from fedrun.traffic_file import FILE, read_traffic
 from fedrun.units import in_bytes
 from fedserver.cli import main
-from fedserver.live import LiveView
-from fedserver.remote import ask_status
-from fedserver.status import status_table
+from fedserver.operator.remote import ask_status
+from fedserver.view.live import LiveView
+from fedserver.view.status import status_table
 from tests.fedserver.test_status import shown
 from tests.peer import CALL, Peer, key_of, packed
 from tests.served import Served, ones, served, settings
@@ -172,7 +172,7 @@ def test_the_view_has_them_as_well(server: Served) -> None:
 def test_a_status_of_many_clients_lists_the_latest(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedserver.status.MOST_LISTED", 2)
+    monkeypatch.setattr("fedserver.view.status.MOST_LISTED", 2)
     for name in ("ann", "bob", "eve"):
         work(server, name)
     told = ask_status(server.address)

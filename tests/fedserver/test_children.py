@@ -20,8 +20,8 @@ from fedserver.children import (
     keep_evaluating,
     make_model,
 )
-from fedserver.remote import operate
-from tests.fedrun.flower.apps import tiny
+from fedserver.operator.remote import operate
+from tests.fedflower.app.apps import tiny
 from tests.fedserver.honest import still_serves
 from tests.peer import Peer
 from tests.served import Served, served, settings, until

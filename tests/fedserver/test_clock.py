@@ -16,8 +16,8 @@ HOUR = 3600.0
 SERVER = (
     "fedserver.core",
     "fedserver.server",
-    "fedserver.pushes",
-    "fedserver.callers",
+    "fedserver.calls.pushes",
+    "fedserver.calls.callers",
     "tests.served",  # opens the run, as fedserver.serving does
 )
 GOOD = packed(ones())

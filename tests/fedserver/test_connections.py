@@ -16,9 +16,9 @@ import yaml
 from fedwire.connect import OPTIONS
 from fedwire.v1 import federation_pb2 as pb
 
-from fedserver import connections as module
-from fedserver.connections import Address, Disconnector, address_of, neighbours_of
-from fedserver.listening import options
+from fedserver.calls import connections as module
+from fedserver.calls.connections import Address, Disconnector, address_of, neighbours_of
+from fedserver.calls.listening import options
 from tests.peer import CALL, Peer, packed
 from tests.served import PATIENCE, ones, served, settings, until
 

@@ -30,9 +30,9 @@ from fedcore.typing import Vector
 from fedrun.journal import verify
 from fedrun.journal.journal import Journal
 from fedrun.json_lines import present_ids
-from fedrun.report.history import downtimes
-from fedrun.results import Results
 from fedserver import core
+from fedview.report.history import downtimes
+from fedview.results import Results
 from tests.fedrun.journal.runs import records
 from tests.fedserver.disk import Disk
 from tests.fedserver.honest import refused, still_serves

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fedcore.coordinator import events as r
 from fedcore.protocol import Verdict
-from fedserver.progress import ACTS, STALENESS_BOUNDS, Progress
 from fedserver.serving import evaluation_warnings
+from fedserver.view.progress import ACTS, STALENESS_BOUNDS, Progress
 from tests.fedserver.test_json_log import decided
 from tests.served import settings
 

@@ -4,8 +4,8 @@ import asyncio
 
 from fedwire.frames import CHUNK, FIRST, chunk_frames, growing, read_chunk
 
-from fedserver.callers import Limit
-from fedserver.pulls import BUFFERED, Downloads
+from fedserver.calls.callers import Limit
+from fedserver.calls.pulls import BUFFERED, Downloads
 
 
 def test_chunks_are_small_until_it_is_known_how_fast_they_are_taken() -> None:

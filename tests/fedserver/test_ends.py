@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fedcore.errors import UnavailableError
 from fedrun.cli.exit_codes import exit_code
-from fedserver.remote import operate
+from fedserver.operator.remote import operate
 from tests.fedserver.honest import still_serves
 from tests.peer import CALL, Peer, packed
 from tests.served import Served, ones, served, settings, until

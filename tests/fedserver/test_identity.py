@@ -15,11 +15,11 @@ from fedwire.keys import KEY_BYTES, cid_of, owner_of
 from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.errors import ProtocolError
-from fedserver.callers import Gate, Sessions, roles
+from fedserver.calls.callers import Gate, Sessions, roles
+from fedserver.calls.enrolment import Codes
 from fedserver.cli import main
-from fedserver.enrolment import Codes
-from fedserver.progress import Progress
-from fedserver.status import status_json
+from fedserver.view.progress import Progress
+from fedserver.view.status import status_json
 from tests.fedserver.honest import refused, still_serves
 from tests.peer import CALL, Peer, key_of, packed
 from tests.served import Served, ones, served, settings, until
@@ -369,14 +369,14 @@ def test_new_clients_are_let_in_at_a_rate(tmp_path: Path) -> None:
 def test_a_status_of_many_clients_is_made_once_a_second(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedserver.status.MOST_LISTED", 1)
+    monkeypatch.setattr("fedserver.view.status.MOST_LISTED", 1)
     made = []
 
     def counted(progress: Progress) -> Any:
         made.append(1)
         return status_json(progress)
 
-    monkeypatch.setattr("fedserver.status.status_json", counted)
+    monkeypatch.setattr("fedserver.view.status.status_json", counted)
     with Peer(server.address, "ann") as ann, Peer(server.address, "bob"):
         began = time.monotonic()
         for _ in range(20):
@@ -389,7 +389,7 @@ def test_who_was_silent_is_found_without_a_look_at_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("fedserver.callers.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("fedserver.calls.callers.time.monotonic", lambda: now[0])
     sessions = Sessions(lost_after=5.0)
     for cid in ("ann", "bob", "eve"):
         sessions.hear(cid)

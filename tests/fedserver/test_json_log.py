@@ -17,8 +17,8 @@ from fedwire.v1 import federation_pb2 as pb
 from fedcore.coordinator.events import Decided, Enrolled, Failed, HistoryForked
 from fedcore.protocol import Verdict
 from fedrun.json_lines import JsonFormatter
-from fedserver.json_log import JsonLog, LineWriter, logging_aside
-from fedserver.progress import Progress
+from fedserver.view.json_log import JsonLog, LineWriter, logging_aside
+from fedserver.view.progress import Progress
 from tests.peer import Peer, packed
 from tests.served import Served, ones, served, settings, until
 
@@ -88,7 +88,7 @@ def test_a_reader_that_is_too_slow_is_waited_for_by_nobody() -> None:
 def test_a_run_goes_on_while_nobody_reads_its_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedserver.json_log.LAST", 0.1)
+    monkeypatch.setattr("fedserver.view.json_log.LAST", 0.1)
     pipe = Pipe()
     server = Served(tmp_path, settings(tmp_path))
     server.out = pipe.stream  # type: ignore[assignment]

@@ -16,7 +16,7 @@ from fedwire.frames import CHUNK, chunk_frames, header_frame, read_reply
 from fedwire.service import SERVICE
 from fedwire.v1 import federation_pb2 as pb
 
-from fedserver.pulls import Downloads
+from fedserver.calls.pulls import Downloads
 from tests.fedserver.disk import Disk
 from tests.fedserver.honest import still_serves
 from tests.peer import CALL, Peer, packed

@@ -7,9 +7,9 @@ from fedwire.v1 import federation_pb2 as pb
 from rich.console import Console
 
 from fedcore.coordinator.events import Failed
-from fedrun.results.coverage import Activity
-from fedserver.live import LiveView
-from fedserver.progress import Progress
+from fedserver.view.live import LiveView
+from fedserver.view.progress import Progress
+from fedview.results.coverage import Activity
 from tests.fedserver.test_status import GOOD
 from tests.peer import CALL, Peer
 from tests.served import Served
@@ -69,7 +69,7 @@ def test_warnings_are_whole_and_leave_room_for_eight_clients(
     ]
     view = busy(server, "accuracy", "loss")
     monkeypatch.setattr(Progress, "stalled", sentences[0])
-    monkeypatch.setattr("fedserver.live.warnings", lambda coverage: sentences[1:])
+    monkeypatch.setattr("fedserver.view.live.warnings", lambda coverage: sentences[1:])
     lines = drawn(view, 80, 24)
     text = " ".join(line.strip("│ ") for line in lines)
     for sentence in sentences:

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from fedserver.names import Name
+from fedserver.view.names import Name
 
 
 def shown(names: list[str], width: int) -> list[str]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fedrun.results import coverage as module
 from fedserver.serving import short_versions
-from fedserver.status import status_json
+from fedserver.view.status import status_json
+from fedview.results import coverage as module
 from tests.peer import Peer, packed
 from tests.served import ones, served, until
 

@@ -9,11 +9,11 @@ import pytest
 from fedwire.v1 import federation_pb2 as pb
 from rich.console import Console, RenderableType
 
-from fedserver import progress as module
 from fedserver import server as server_module
-from fedserver.live import LiveView
-from fedserver.remote import ask_status
-from fedserver.status import status_table, without_clients
+from fedserver.operator.remote import ask_status
+from fedserver.view import progress as module
+from fedserver.view.live import LiveView
+from fedserver.view.status import status_table, without_clients
 from tests.peer import Peer, packed
 from tests.served import Served, ones, served, settings, until
 
@@ -120,7 +120,7 @@ def test_the_status_tells_who_is_in_the_model(tmp_path: Path) -> None:
 def test_a_status_lists_so_many_labels_as_fit_into_a_message(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedserver.status.MOST_LISTED", 3)
+    monkeypatch.setattr("fedserver.view.status.MOST_LISTED", 3)
     with Peer(server.address, "ann") as ann:
         ann.pull()
         ann.push(GOOD, counts=[1, 5, 1, 7, 1, 9], has_counts=True)

@@ -16,13 +16,13 @@ from rich.console import Console, RenderableType
 from fedcore.coordinator.events import Failed
 from fedcore.errors import JournalError, ProtocolError, UnavailableError
 from fedrun.cli.exit_codes import exit_code
+from fedserver.calls.listening import OPTIONS as SERVER_OPTIONS
 from fedserver.cli import main
-from fedserver.json_log import JsonLog
-from fedserver.listening import OPTIONS as SERVER_OPTIONS
-from fedserver.live import LiveView, sparkline
-from fedserver.progress import Progress
-from fedserver.remote import ask_health, ask_status
-from fedserver.status import status_table
+from fedserver.operator.remote import ask_health, ask_status
+from fedserver.view.json_log import JsonLog
+from fedserver.view.live import LiveView, sparkline
+from fedserver.view.progress import Progress
+from fedserver.view.status import status_table
 from tests.fedclient.liar import lying
 from tests.peer import CALL, Peer, packed
 from tests.served import Served, ones, settings

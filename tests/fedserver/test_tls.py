@@ -16,7 +16,7 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.errors import ConfigError, LatecomerError, RefusedError
 from fedrun.cli.exit_codes import exit_code
-from fedserver.remote import ask_health, ask_status
+from fedserver.operator.remote import ask_health, ask_status
 from tests.peer import CALL, Peer, key_of
 from tests.served import Served, served, settings
 

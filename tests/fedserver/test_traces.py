@@ -15,8 +15,8 @@ from fedwire.convert import epoch_name
 from fedwire.frames import chunk_frames, header_frame
 from fedwire.v1 import federation_pb2 as pb
 
-from fedclient.connection import Connection, Refusal
-from fedclient.spans import SpanPhases
+from fedclient.wire.connection import Connection, Refusal
+from fedclient.wire.spans import SpanPhases
 from fedcore.errors import ConfigError
 from fedcore.params import content_digest
 from fedcore.protocol import NOTHING_SETTLED, ModelName, Pull, Push, Verdict

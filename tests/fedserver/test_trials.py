@@ -15,8 +15,8 @@ from fedwire.service import PROTOCOLS
 from fedwire.v1 import federation_pb2 as pb
 
 from fedrun.traffic import OTHERS, of_all
-from fedserver import enrolment as trials
-from fedserver.enrolment import MOST, OF_ADDRESS, OF_CLIENT
+from fedserver.calls import enrolment as trials
+from fedserver.calls.enrolment import MOST, OF_ADDRESS, OF_CLIENT
 from tests.fedserver.honest import refused, still_serves
 from tests.peer import CALL, Peer, key_of, packed
 from tests.served import DIM, Served, ones, spec_of, until

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcore.errors import ProtocolError, UnavailableError
-from fedserver import pushes as module
-from fedserver.pushes import Uploads
+from fedserver.calls import pushes as module
+from fedserver.calls.pushes import Uploads
 
 NAME = ("ann", 1, "digest")
 

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from fedcore.coordinator import events as r
-from fedrun.results.coverage import Activity
-from fedserver.live import LiveView
-from fedserver.status import status_json, status_table
-from fedserver.web.metrics import METRICS
+from fedserver.view.live import LiveView
+from fedserver.view.status import status_json, status_table
+from fedserver.view.web.metrics import METRICS
+from fedview.results.coverage import Activity
 from tests.fedserver.test_json_log import decided
 from tests.fedserver.test_status import shown
 from tests.served import Served
@@ -73,7 +73,7 @@ def test_a_client_that_waits_for_its_device_waits_in_every_view(server: Served) 
 def test_every_view_names_a_full_disk(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedserver.progress.LEAST", 0.0)
+    monkeypatch.setattr("fedserver.view.progress.LEAST", 0.0)
     server.server._core.trouble = "no space left on device"
     why = "the disk is full or fails"
     assert why in (server.progress.stalled or "")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcore.errors import UnavailableError
-from fedserver.callers import Line
-from fedserver.pushes import Name, Upload, Uploads
+from fedserver.calls.callers import Line
+from fedserver.calls.pushes import Name, Upload, Uploads
 
 
 class Rooms:

@@ -13,8 +13,8 @@ from fedcore.coordinator.events import Decided, Enrolled, HistoryForked
 from fedcore.errors import ConfigError
 from fedrun.config import parse_config
 from fedrun.journal import Journal
-from fedrun.results import Results
 from fedrun.run import Run, start_run
+from fedview.results import Results
 from tests.fedrun.journal.runs import change
 from tests.fedsim import toys
 from tests.fedsim.test_run import EVENTFUL, ROUNDS

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsim.stacked.channel import Channel
+from fedsim.engines.stacked.channel import Channel
 
 MAPS = Path("/proc/self/maps")
 counted = pytest.mark.skipif(not MAPS.exists(), reason="mappings are counted on Linux")

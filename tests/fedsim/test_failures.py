@@ -14,10 +14,10 @@ from fedcore.coordinator.events import Failed
 from fedcore.errors import UserCodeError, WorkloadError
 from fedcore.user_code import MOST_FAILURES
 from fedcore.workload import Client, Trained, TrainingTask
-from fedrun.report.client_timelines import timelines_of
-from fedrun.report.loss_summary import loss_summary
-from fedrun.results import Results
-from fedsim.fates import MANY
+from fedsim.engines.fates import MANY
+from fedview.report.client_timelines import timelines_of
+from fedview.report.loss_summary import loss_summary
+from fedview.results import Results
 from tests.fedsim import toys
 from tests.fedsim.toys import gradient, linear, points, toy
 

@@ -12,7 +12,7 @@ from fedcore.coordinator.events import Decided, Failed
 from fedcore.errors import UserCodeError
 from fedcore.labels import counts_list
 from fedcore.workload import Client
-from fedrun.results import Results
+from fedview.results import Results
 
 torch = pytest.importorskip("torch")
 

@@ -14,8 +14,8 @@ from fedcore.controllers.bandwidth import DAY
 from fedcore.coordinator.events import Evaluated, Leased, Lost, Stepped
 from fedrun.config import parse_config
 from fedrun.journal import Journal, verify
-from fedrun.results import Results
 from fedsim.population import Population
+from fedview.results import Results
 from tests.fedsim import toys
 from tests.fedsim.toys import toy
 

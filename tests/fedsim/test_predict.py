@@ -11,7 +11,7 @@ import latecomer
 from fedcore.errors import ConfigError
 from fedsim.cli import main
 from tests.fedrun.test_phase_file import lines, written
-from tests.fedrun.what_if.federation import simulated
+from tests.fedview.what_if.federation import simulated
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,11 @@ from fedcore.samples import Subset
 from fedcore.user_code import Failure, last_words
 from fedrun.config import parse_config
 from fedrun.data import digits
-from fedrun.results import Results
-from fedsim.stacked.compute import Computed, Task
-from fedsim.stacked.stack import Stack
-from fedsim.stacked.worker import Reply, Share, Trial, portable
-from fedsim.stacked.worker_pool import LinkLostError, WorkerPool, dealt_out
+from fedsim.engines.stacked.compute import Computed, Task
+from fedsim.engines.stacked.stack import Stack
+from fedsim.engines.stacked.worker import Reply, Share, Trial, portable
+from fedsim.engines.stacked.worker_pool import LinkLostError, WorkerPool, dealt_out
+from fedview.results import Results
 from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told
 
 torch = pytest.importorskip("torch")
@@ -665,7 +665,7 @@ def test_who_loses_one_worker_after_the_other_gives_up(pool: Pool) -> None:
 def test_arrays_of_a_data_set_that_is_too_large_are_not_handed_over(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.stacked.worker_pool._WHOLE_BYTES", 100)
+    monkeypatch.setattr("fedsim.engines.stacked.worker_pool._WHOLE_BYTES", 100)
     WorkerPool(Fake, 1, pool).compute(TASKS, MODELS, 9)
     x, y = Fake.shares[0].samples[3]
     assert (x.tolist(), y.tolist()) == ([3.0, 4.0], [3, 4])

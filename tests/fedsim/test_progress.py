@@ -10,10 +10,10 @@ from rich.console import Console
 
 import latecomer
 from fedcore.coordinator.settings import StopConfig
-from fedrun.callbacks import Notice
 from fedrun.run import Run
 from fedsim import progress
 from fedsim.progress import Cell, Goal, RunProgress, nearest
+from fedview.callbacks import Notice
 from tests.fedsim.toys import settings, toy
 
 

@@ -13,8 +13,8 @@ import latecomer
 from fedcore.coordinator.events import Stepped
 from fedcore.errors import ConfigError, UserCodeError
 from fedcore.user_code import last_words
-from fedrun.results import Results
 from fedtorch import TorchWorkload
+from fedview.results import Results
 from tests.fedsim.test_processes import INDEXED, family, named_memory, set_trap, trapped
 from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told
 

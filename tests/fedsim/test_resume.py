@@ -14,9 +14,9 @@ from fedcore.errors import ConfigError
 from fedcore.workload import Client
 from fedrun.journal import Journal, verify
 from fedrun.journal.snapshots import read_snapshot
-from fedrun.results import Results
 from fedrun.traffic_file import read_traffic
 from fedsim.evaluator import NAME
+from fedview.results import Results
 from tests.fedsim import toys
 from tests.fedsim.test_stacked import CONTROLLED, SETTINGS, WORKLOAD
 from tests.fedsim.toys import toy

@@ -12,9 +12,9 @@ import latecomer
 from fedcore.coordinator.events import Evaluated, Failed
 from fedcore.errors import ConfigError, UserCodeError
 from fedcore.workload import Client, Trained, TrainingTask, Workload
-from fedrun.callbacks import Notice
 from fedrun.config import parse_config
 from fedrun.run import Run
+from fedview.callbacks import Notice
 from tests.fedsim import toys
 from tests.fedsim.toys import (
     digests,

@@ -9,7 +9,7 @@ import latecomer
 from fedcore.coordinator.events import Decided
 from fedcore.errors import ConfigError
 from fedrun.data import digits
-from fedrun.results import Results
+from fedview.results import Results
 
 torch = pytest.importorskip("torch")
 

@@ -29,11 +29,11 @@ from fedcore.user_code import Failure
 from fedcore.workload import Client
 from fedrun.data import digits
 from fedrun.journal import Journal, recover, verify
-from fedrun.results import Results
 from fedrun.traffic import Lane, Traffic
 from fedrun.traffic_file import LaneRow, TrafficFile, read_traffic
+from fedsim.engines.stacked.stack import Stack
 from fedsim.evaluator import NAME
-from fedsim.stacked.stack import Stack
+from fedview.results import Results
 
 torch = pytest.importorskip("torch")
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedsim.stacked import threads
-from fedsim.stacked.threads import VARIABLES, one_thread
+from fedsim.engines.stacked import threads
+from fedsim.engines.stacked.threads import VARIABLES, one_thread
 
 
 @pytest.fixture

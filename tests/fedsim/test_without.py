@@ -17,7 +17,7 @@ from fedcore.params import Tensors
 from fedcore.workload import Client, Workload
 from fedrun.journal import Journal
 from fedrun.journal.restored import Restored
-from fedrun.results import Results
+from fedview.results import Results
 from tests.fedsim import toys
 from tests.fedsim.test_run import EVENTFUL
 from tests.fedsim.toys import DIM, settings, toy

@@ -17,9 +17,9 @@ from fedcore.params import ParamSpec
 from fedcore.recipes import FedAvg
 from fedcore.rng import Key
 from fedcore.training import Trainer
-from fedrun.results import Results
-from fedrun.results.divergence import classes_of
 from fedtorch import TorchWorkload
+from fedview.results import Results
+from fedview.results.divergence import classes_of
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(1.5, 2, (96, 1, 6, 6)).astype(np.float32)

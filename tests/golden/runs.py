@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import latecomer
 from fedcore.coordinator.events import Decided, Declined, Leased, Stepped
 from fedcore.workload import Workload
-from fedrun.results import Results
+from fedview.results import Results
 from tests.golden.exact import WORKLOAD
 from tests.golden.federations import FEDERATIONS, ROUNDED
 

@@ -10,14 +10,14 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from benchmarks.flower.virtual_grid import VirtualGrid, VirtualTime
-from fedclient.flower import compressed
 from fedcore.training import initial_model
 from fedcore.workload import NOBODY, Trained, TrainingTask, Workload
+from fedflower.mod import compressed
+from fedflower.strategy import Latecomer
 from fedrun.files import complete
-from fedrun.results import Results
-from fedserver.flower import Latecomer
 from fedtorch import TorchWorkload
 from fedtorch.tensors import to_targets, to_tensor
+from fedview.results import Results
 
 LR, STEPS = 0.1, 2
 

@@ -15,7 +15,7 @@ import trustme
 
 import latecomer
 from fedcore.errors import JournalError
-from fedrun.results import Results
+from fedview.results import Results
 from tests.fedsim import toys
 from tests.integration.typed import WORKLOAD, desk, typed
 from tests.served import Served, served, settings, until
@@ -43,7 +43,7 @@ Make = Callable[..., LocalFederation]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.0)
+    monkeypatch.setattr("fedclient.work.membership.AFTER_FAILURE", 0.0)
     with desk(tmp_path, monkeypatch) as here:
         yield here
 
@@ -487,7 +487,7 @@ def test_a_client_with_one_sample_takes_part(folder: Path) -> None:
 def test_a_client_whose_code_raises_reports_it_and_the_federation_goes_on(
     changes: str, what: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.001)
+    monkeypatch.setattr("fedclient.work.membership.AFTER_FAILURE", 0.001)
     with served(folder) as server:
         failed = join(server, app(changes), state="failing")
         assert failed.status == os.EX_SOFTWARE
@@ -508,7 +508,7 @@ def test_a_client_whose_code_raises_reports_it_and_the_federation_goes_on(
 def test_a_client_whose_code_raised_for_a_while_takes_part_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.001)
+    monkeypatch.setattr("fedclient.work.membership.AFTER_FAILURE", 0.001)
     moody = app(
         "tries = []\n"
         "def train_data(client):\n"
@@ -526,7 +526,7 @@ def test_a_client_whose_code_raised_for_a_while_takes_part_again(
 def test_an_evaluator_whose_code_raises_says_where(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.001)
+    monkeypatch.setattr("fedclient.work.membership.AFTER_FAILURE", 0.001)
     mine = app(
         "def evaluate(params, x, y): return {'accuracy': x.nothing}",
         ", evaluate=evaluate, test_data=lambda: train_data(None)",

@@ -11,9 +11,9 @@ from torch import nn
 import latecomer
 from fedcore.rng import Key
 from fedrun.files import load_model, load_rest, save_model
-from fedrun.results import Results
 from fedtorch import TorchWorkload
 from fedtorch.models import lora_transformer
+from fedview.results import Results
 from tests.integration.conftest import Make
 from tests.integration.frozen_app import Network, X, Y, workload
 from tests.integration.typed import typed

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import latecomer
-from fedrun.results import Results
+from fedview.results import Results
 from tests.integration.failing_app import (
     DIM,
     FAILS,

@@ -13,9 +13,9 @@ import pytest
 from fedwire.connect import parse_address
 
 import latecomer
-from fedclient.membership import Identity, Membership
-from fedclient.store import ClientStore
-from fedclient.worker import Worker
+from fedclient.state.store import ClientStore
+from fedclient.work.membership import Identity, Membership
+from fedclient.work.worker import Worker
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.config import kind_of, methods
 from fedcore.coordinator.events import Decided, Stepped
@@ -23,7 +23,7 @@ from fedcore.training import initial_model
 from fedcore.workload import Client, Workload
 from fedrun.config import FederationConfig, parse_config
 from fedrun.files import save_model
-from fedrun.results import Results
+from fedview.results import Results
 from tests.fedsim.toys import toy
 from tests.served import Served
 

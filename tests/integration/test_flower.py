@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedrun.results import Results
-from tests.fedrun.flower.apps import CLIENT, tiny, trains
+from fedview.results import Results
+from tests.fedflower.app.apps import CLIENT, tiny, trains
 from tests.flower import import_flwr
 from tests.integration.test_local_tensors import again, has_made
 from tests.integration.test_two_drivers import published
@@ -161,8 +161,8 @@ def test_an_app_is_given_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_flwr_that_is_absent_or_too_old_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str | None, words: str
 ) -> None:
+    from fedflower.app import library
     from fedrun import optional
-    from fedrun.flower import library
 
     tiny(tmp_path)
     if version is None:

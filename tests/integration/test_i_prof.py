@@ -13,7 +13,7 @@ from fedcore.coordinator.events import Decided, Enrolled
 from fedrun.journal import Journal
 from fedrun.journal.recover import recover
 from fedrun.journal.replay import Replay
-from fedrun.results import Results
+from fedview.results import Results
 from tests.integration import throttled_app
 from tools.local import LocalFederation, free_port
 

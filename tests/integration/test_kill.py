@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedrun.report.history import downtimes
-from fedrun.results import Results
+from fedview.report.history import downtimes
+from fedview.results import Results
 from tests.integration.kill import (
     MountError,
     full_disk,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedrun.results import Results
+from fedview.results import Results
 from tests.integration.test_two_drivers import published
 from tools.local import LocalFederation
 

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from fedwire.connect import parse_address
 
-from fedclient.membership import Identity, Membership
-from fedclient.store import ClientStore
+from fedclient.state.store import ClientStore
+from fedclient.work.membership import Identity, Membership
 from fedrun.files import save_model
 from fedserver.cli import main
 from tests.fedclient.test_member import workload

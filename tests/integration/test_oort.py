@@ -10,7 +10,7 @@ from fedcore.selection.oort import OortState
 from fedrun.journal import Journal
 from fedrun.journal.recover import recover
 from fedrun.journal.replay import Replay
-from fedrun.results import Results
+from fedview.results import Results
 from tests.integration import throttled_app
 from tools.local import LocalFederation, free_port
 

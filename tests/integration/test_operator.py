@@ -7,7 +7,7 @@ import pytest
 from fedwire.v1 import federation_pb2 as pb
 
 from fedrun.journal import Journal, verify
-from fedserver.remote import ask_status, operate
+from fedserver.operator.remote import ask_status, operate
 from tests.integration.conftest import Make
 from tools.local import Child, LocalFederation, free_port
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedrun.files import load_model
-from tests.fedrun.what_if.federation import APP, HARMFUL, simulated
+from tests.fedview.what_if.federation import APP, HARMFUL, simulated
 from tests.integration.typed import typed
 
 CONFIG = """

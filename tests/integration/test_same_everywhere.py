@@ -18,10 +18,10 @@ from fedwire.connect import parse_address
 from fedwire.v1 import federation_pb2 as pb
 
 import latecomer
-from fedclient.evaluator import Evaluator
-from fedclient.membership import Identity, Membership
-from fedclient.store import ClientStore
-from fedclient.worker import Worker
+from fedclient.state.store import ClientStore
+from fedclient.work.evaluator import Evaluator
+from fedclient.work.membership import Identity, Membership
+from fedclient.work.worker import Worker
 from fedcore.coordinator.events import Evaluated, Failed, Stepped
 from fedcore.errors import LatecomerError
 from fedcore.interruption import interrupt
@@ -30,7 +30,7 @@ from fedcore.training import initial_model
 from fedcore.workload import Client, Workload
 from fedrun.config import parse_config
 from fedrun.files import save_model
-from fedrun.results import Results
+from fedview.results import Results
 from tests.flower import import_flwr
 from tests.integration.odd_apps import APPS, Odd, drawing
 from tests.served import Served
@@ -153,7 +153,7 @@ def judge(server: Served, app: Workload, model: FlatModel, folder: Path) -> None
 @pytest.fixture(autouse=True)
 def _as_a_command(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Ctrl-C is heard as in a command, and nobody waits after a failure."""
-    monkeypatch.setattr("fedclient.membership.AFTER_FAILURE", 0.0)
+    monkeypatch.setattr("fedclient.work.membership.AFTER_FAILURE", 0.0)
     before = signal.signal(signal.SIGINT, interrupt)
     yield
     signal.signal(signal.SIGINT, before)

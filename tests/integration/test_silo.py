@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedrun.results import Results
+from fedview.results import Results
 from tests.integration.conftest import APP
 from tests.served import until
 from tools.local import Child, LocalFederation

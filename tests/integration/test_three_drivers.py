@@ -14,12 +14,12 @@ from benchmarks.flower.virtual_grid import VirtualGrid, VirtualTime, jitter
 from fedclient.commands import working
 from fedcore.coordinator.events import Decided
 from fedcore.training import initial_model
+from fedflower.strategy import Latecomer
 from fedrun.app import load_app
 from fedrun.config import load_config
 from fedrun.files import save_model
-from fedrun.results import Results
-from fedserver.flower import Latecomer
-from tests.fedserver.flower.app import (
+from fedview.results import Results
+from tests.fedflower.strategy.app import (
     APP,
     CONFIG,
     NODES,

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from fedcore.coordinator.events import Decided, Leased
 from fedrun.cli.traffic_tables import bytes_of_all
-from fedrun.results import Results
 from fedrun.traffic import CONTROL, OTHERS, WAYS, by_client, in_messages, total
 from fedrun.traffic_file import read_traffic
 from fedserver.cli import main
+from fedview.results import Results
 from tests.integration.conftest import Make
 from tools.counting_proxy import CountingProxy
 from tools.local import LocalFederation

@@ -15,7 +15,7 @@ from fedcore.workload import Client
 from fedrun.app import load_app
 from fedrun.config import load_config
 from fedrun.journal import Journal
-from fedrun.results import Results
+from fedview.results import Results
 from tests.integration.conftest import APP
 from tools.local import LocalFederation
 

@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score, f1_score, recall_score
 import latecomer
 from fedcore.training import initial_model
 from fedcore.workload import Client
-from fedrun.results import Results
+from fedview.results import Results
 from tools.local import LocalFederation
 
 torch = pytest.importorskip("torch")

@@ -27,7 +27,7 @@ from fedcore.selection import SelectionConfig
 from fedcore.server_optimizers import ServerOptimizerConfig
 from fedcore.staleness import StalenessConfig
 from fedcore.update_filters import UpdateFilterConfig
-from fedrun.results import Results
+from fedview.results import Results
 from tests.fedsim.toys import linear
 from tests.laws.compressors import EVERY as COMPRESSORS
 from tests.laws.registered import variants

@@ -23,34 +23,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
-from fedclient.choices import read_choices
-from fedclient.conditions.config import read_conditions
-from fedclient.pace import read_pace
-from fedclient.store import ClientStore
+from fedclient.device.conditions.config import read_conditions
+from fedclient.device.pace import read_pace
+from fedclient.state.store import ClientStore
+from fedclient.work.choices import read_choices
 from fedcore.errors import LatecomerError
 from fedcore.params import ParamSpec, content_digest
 from fedcore.participant import ParticipantState, Pending, Sent
 from fedcore.protocol import Held, ModelName, Push, Settled, Verdict
+from fedflower.app.folder import FlowerFolder, read_config, scalar
 from fedrun.cli.command import data_changes
 from fedrun.config import load_config, parse_config
 from fedrun.config.load import change_config, parse_algorithm
 from fedrun.files import SPEC, load_model, load_rest, load_version, save_model
-from fedrun.flower.folder import FlowerFolder, read_config, scalar
 from fedrun.journal import Journal
 from fedrun.journal import verify as verified
 from fedrun.journal.recover import recover
 from fedrun.journal.store import checksum
 from fedrun.phase_file import FORMAT, first_client, read_phases
-from fedrun.results import FRAMES, Results
-from fedsim.experiments.cache import Cache
-from fedsim.experiments.codecs.pairs import candidate
-from fedsim.experiments.plan.pilots import Pilots
-from fedsim.experiments.plan.price_file import EXAMPLES, read_prices
-from fedsim.experiments.sweep.files import INDEX, read_point
 from fedsim.traces.journal import recorded_clients
 from fedsim.traces.read import read_trace, read_values
+from fedstudies.cache import Cache
+from fedstudies.codecs.pairs import candidate
+from fedstudies.plan.pilots import Pilots
+from fedstudies.plan.price_file import EXAMPLES, read_prices
+from fedstudies.sweep.files import INDEX, read_point
+from fedview.results import FRAMES, Results
 from tests.fedrun.journal.runs import written
-from tests.fedrun.report.story import short_story
+from tests.fedview.report.story import short_story
 from tests.strangers import within
 
 SECONDS, MEMORY = 60.0, 300 << 10  # in kB

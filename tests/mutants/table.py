@@ -13,7 +13,7 @@ def table() -> str:
     saved = json.loads((ROOT / RESULTS).read_text(encoding="utf-8"))["modules"]
     sums: dict[str, dict[str, int]] = {}
     for path, got in saved.items():
-        for name in (f"`{PurePosixPath(path).parent}`", "all"):
+        for name in (f"`{PurePosixPath(path).parts[0]}`", "all"):
             row = sums.setdefault(name, dict.fromkeys(("modules", *COUNTS), 0))
             row["modules"] += 1
             for count in COUNTS:

@@ -26,7 +26,7 @@ _PARTICIPANT = (
 _JOURNAL = (
     "tests/fedrun/journal",
     "tests/fedrun/test_run.py",
-    "tests/fedrun/checkpoints/test_keeper.py",
+    "tests/fedrun/test_checkpoints.py",
     "tests/fedrun/journal/test_what_if.py",
     "tests/fedserver/test_journal_cli.py",
     *MODEL_CHECK,
@@ -51,25 +51,25 @@ _OTHERS = {
         "tests/fedserver/test_core.py",
         "tests/fedserver/test_disk.py",
     ),
-    "fedserver/acts.py": ("tests/fedserver/test_acts.py",),
-    "fedserver/enrolment.py": (
+    "fedserver/calls/acts.py": ("tests/fedserver/test_acts.py",),
+    "fedserver/calls/enrolment.py": (
         "tests/fedserver/test_identity.py",
         "tests/fedserver/test_tls.py",
         "tests/fedserver/test_trials.py",
     ),
-    "fedserver/web/metrics.py": (
+    "fedserver/view/web/metrics.py": (
         "tests/fedserver/web",
         "tests/fedserver/test_live.py",
         "tests/fedserver/test_views.py",
     ),
 }
 _FLOWER = (
-    "tests/fedrun/flower",
-    "tests/fedclient/test_flower_mod.py",
-    "tests/fedserver/flower/test_strategy.py",
-    "tests/fedserver/flower/test_bad_nodes.py",
+    "tests/fedflower/app",
+    "tests/fedflower/test_mod.py",
+    "tests/fedflower/strategy/test_strategy.py",
+    "tests/fedflower/strategy/test_bad_nodes.py",
 )
-_OF_FLOWER = "fedrun/flower/messages.py", "fedclient/flower.py"
+_OF_FLOWER = "fedflower/app/messages.py", "fedflower/mod.py"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def targets() -> list[Target]:
         Target("fedrun/sqlite.py", ("tests/fedclient/test_store.py", *_JOURNAL)),
         *(
             Target(path, ("tests/fedclient/test_store.py", *MODEL_CHECK))
-            for path in ("fedclient/saved_state.py", "fedclient/store.py")
+            for path in ("fedclient/state/saved_state.py", "fedclient/state/store.py")
         ),
         *(Target(path, tests) for path, tests in _OTHERS.items()),
         *(Target(path, _FLOWER) for path in _OF_FLOWER if find_spec("flwr")),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from fedclient.store import ClientStore
+from fedclient.state.store import ClientStore
 from fedcore.coordinator.actions import Action
 from fedrun.config import FederationConfig
 from fedrun.durable import sync_folder

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from fedclient.store import ClientStore
+from fedclient.state.store import ClientStore
 from fedcore.coordinator.events import ClientEnrolled, Decided, Stepped
 from fedcore.errors import JournalError, LatecomerError
 from fedrun.commit import GroupCommit

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fedclient.store import ClientStore
+from fedclient.state.store import ClientStore
 from fedcore import payloads
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action

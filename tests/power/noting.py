@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from fedclient.store import ClientStore
+from fedclient.state.store import ClientStore
 from fedcore.coordinator.actions import Action, SendAck, SendReply
 from fedcore.participant import ParticipantState
 from fedcore.protocol import Verdict

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedclient.store import ClientStore
+from fedclient.state.store import ClientStore
 from fedcore.algorithm import Algorithm
 from fedcore.participant import (
     Participant,

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from fedrun.checkpoints.keeper import CheckpointKeeper
+from fedrun.checkpoints import CheckpointKeeper
 from tests.fedclient.test_member import worker
 from tests.fedrun.journal.runs import Written
 from tests.served import Served, settings

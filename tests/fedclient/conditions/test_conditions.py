@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from fedclient.conditions import readings
-from fedclient.conditions.config import Conditions, read_conditions
-from fedclient.conditions.decide import Readings, unmet
-from fedclient.conditions.gate import ALWAYS, Gate
-from fedclient.conditions.readings import (
+from fedclient.device.conditions import readings
+from fedclient.device.conditions.config import Conditions, read_conditions
+from fedclient.device.conditions.decide import Readings, unmet
+from fedclient.device.conditions.gate import ALWAYS, Gate
+from fedclient.device.conditions.readings import (
     Reader,
     Times,
     load_between,

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fedclient.conditions.config import Conditions
-from fedclient.conditions.decide import Readings
-from fedclient.conditions.gate import Gate
+from fedclient.device.conditions.config import Conditions
+from fedclient.device.conditions.decide import Readings
+from fedclient.device.conditions.gate import Gate
 from fedcore.errors import RefusedError
 from fedserver.cli import main
 from tests.fedclient.test_member import worker

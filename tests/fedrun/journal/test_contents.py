@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedcore.errors import CorruptJournalError, JournalError
-from fedrun.checkpoints.keeper import CheckpointKeeper
+from fedrun.checkpoints import CheckpointKeeper
 from fedrun.checksums import CHECK
 from fedrun.files import load_arrays, save_arrays
 from fedrun.journal import Journal, backup, recover, restore, verify

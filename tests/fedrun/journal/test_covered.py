@@ -8,7 +8,7 @@ import pytest
 from fedcore.errors import CorruptJournalError, JournalError
 from fedrun.journal import Journal, backup, repair, restore, verify
 from fedrun.run import open_run
-from fedrun.what_if import compare
+from fedview.what_if import compare
 from tests.fedrun.journal.runs import LARGE, Written, change, records
 
 UPDATE, CLIENT, LAST = 5, 2, 8  # numbers of records

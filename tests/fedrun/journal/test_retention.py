@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from fedcore.errors import JournalError
-from fedrun.checkpoints.export import export_model
 from fedrun.journal import Journal, verify
 from fedrun.journal.replay import Replay
+from fedview.export import export_model
 from tests.fedrun.journal.runs import LARGE, Written
 
 NOTHING = {"keep_bytes": 0}

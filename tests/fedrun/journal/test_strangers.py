@@ -8,26 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from fedclient.phases import PhaseLog
-from fedclient.store import ClientStore
-from fedclient.transfer_counter import TransferCounter
+from fedclient.state.store import ClientStore
+from fedclient.wire.phases import PhaseLog
+from fedclient.wire.transfer_counter import TransferCounter
 from fedcore.errors import JournalError, LatecomerError
 from fedcore.participant import ParticipantState
-from fedrun.checkpoints.export import export_config, export_model, export_tables
 from fedrun.journal import Journal, backup, exists, public_model, remove, restore
 from fedrun.journal import verify as verified
 from fedrun.journal.database import SCHEMA
 from fedrun.lock import is_locked
-from fedrun.report import write_report
-from fedrun.results import Results
 from fedrun.traffic_file import FILE as TRAFFIC
 from fedrun.traffic_file import TrafficFile, read_traffic
-from fedserver.listening import OPERATOR_FILE, open_operator_socket
-from fedsim.experiments.cache import Cache
-from fedsim.experiments.files import write_files
-from fedsim.experiments.trial import Trial
+from fedserver.calls.listening import OPERATOR_FILE, open_operator_socket
 from fedsim.traces.format import ClientTrace, Segment
 from fedsim.traces.write import write_trace
+from fedstudies.cache import Cache
+from fedstudies.files import write_files
+from fedstudies.trial import Trial
+from fedview.export import export_config, export_model, export_tables
+from fedview.report import write_report
+from fedview.results import Results
 from tests.fedrun.journal.runs import LARGE, change, written
 from tests.strangers import ODD, a_hole, a_link, a_pipe, within
 

@@ -17,9 +17,9 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.errors import ConfigError, DiskError, UnavailableError
 from fedrun.config import parse_config
-from fedserver.remote import ask_status
-from fedserver.web.metrics import METRICS
-from fedserver.web.port import CONNECTIONS, require_packages
+from fedserver.operator.remote import ask_status
+from fedserver.view.web.metrics import METRICS
+from fedserver.view.web.port import CONNECTIONS, require_packages
 from tests.peer import CALL, Peer, packed
 from tests.served import Served, ones, served, settings, until
 
@@ -291,7 +291,7 @@ def test_connections_that_say_nothing_make_room_for_others(tmp_path: Path) -> No
 def test_no_connection_lasts_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedserver.web.port.LONGEST", 0.2)
+    monkeypatch.setattr("fedserver.view.web.port.LONGEST", 0.2)
     with served(tmp_path, **WEB) as server:
         for said in (b"", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"):
             connection = connected(server, said)

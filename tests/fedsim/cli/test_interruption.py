@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fedrun.results import Results
 from fedsim.cli.project import make_project
+from fedview.results import Results
 from tests.fedsim.cli.test_run import NEEDS
 from tests.fedsim.toys import APP, write
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedrun.config import load_config
-from fedrun.results import Results
 from fedrun.run import open_run
+from fedview.results import Results
 from tests.fedsim import toys
 from tests.fedsim.toys import APP, write
 from tests.integration.typed import WORKLOAD, desk, typed

@@ -22,11 +22,11 @@ from fedcore.distributions import (
     Weibull,
 )
 from fedrun.config import SimulateConfig
-from fedrun.results import Results
 from fedsim.cli import main
 from fedsim.population import Population
 from fedsim.traces.fit import fit, fitted_section, ks_statistic
 from fedsim.traces.journal import recorded_clients
+from fedview.results import Results
 from tests.fedsim.toys import settings, toy
 
 SHARES_N = (np.arange(400) + 0.5) / 400

@@ -13,11 +13,11 @@ from fedcore.coordinator.events import Enrolled, Leased
 from fedcore.errors import ConfigError
 from fedcore.workload import Client
 from fedrun.config import SimulateConfig, parse_config
-from fedrun.results import Results
 from fedrun.run import start_run
 from fedsim.population import Population
 from fedsim.traces import write_trace
 from fedsim.traces.journal import recorded_clients
+from fedview.results import Results
 from tests.fedsim import toys
 from tests.fedsim.toys import linear, settings, toy
 

@@ -113,7 +113,7 @@ def test_a_collator_of_transformers_makes_the_batches() -> None:
 def test_a_federation_learns_and_its_report_shows_what_the_model_writes(
     tmp_path: Any,
 ) -> None:
-    from fedrun.report import write_report
+    from fedview.report import write_report
 
     own = workload(test_data=lambda: TEXT, write=lambda model: "def <f>:\n\x1b[0m")
     algorithm = {

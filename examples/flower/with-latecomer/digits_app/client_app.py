@@ -9,7 +9,7 @@ from flwr.clientapp import ClientApp
 from digits_app.task import evaluate as evaluate_model
 from digits_app.task import load_data
 from digits_app.task import train as train_model
-from fedclient.flower import compressed
+from fedflower.mod import compressed
 
 app = ClientApp(mods=[compressed])
 

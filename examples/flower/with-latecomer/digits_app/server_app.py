@@ -4,7 +4,7 @@ from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
 from digits_app.task import evaluate, initial_model
-from fedserver.flower import Latecomer
+from fedflower.strategy import Latecomer
 from latecomer.data import digits
 
 app = ServerApp()

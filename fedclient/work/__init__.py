@@ -1,0 +1,1 @@
+"""A client at work: its membership of a run, training and evaluation."""

@@ -1,1 +1,0 @@
-"""The models that a run keeps and exports."""

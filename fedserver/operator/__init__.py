@@ -1,0 +1,1 @@
+"""An operator's commands: acts on a run, its journal, replays."""

@@ -1,0 +1,1 @@
+"""Views of a run while it is served: status, terminal, JSON lines, HTTP."""

@@ -1,0 +1,1 @@
+"""The ways to move simulated clients: one by one, in stacks, as recorded."""

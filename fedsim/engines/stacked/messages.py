@@ -1,0 +1,161 @@
+"""What a stacked client's message goes through, from its task to its verdict."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedcore.coordinator import Rounds
+from fedcore.coordinator.actions import Action
+from fedcore.participant import work_after
+from fedcore.protocol import Verdict
+from fedcore.trees import Arrays
+from fedcore.typing import JSON, Seconds
+from fedsim.engines.stacked.pending_updates import (
+    Entering,
+    Given,
+    PendingUpdates,
+    unfinished,
+)
+from fedsim.engines.stacked.run_log import RunLog
+from fedsim.engines.stacked.stack import Stack
+from fedsim.engines.stacked.work import Work
+
+# The lists that a resumed run begins with.
+_BY_CLIENT = ("seq", "is_pending", "arrivals")
+_ACCEPTED = Verdict.ACCEPTED  # an enum is slow to ask
+
+
+class Messages:
+    """One message a client: made, delivered, decided on, acknowledged."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        samples: Sequence[int],
+        rounds: Rounds,
+        work: Work,
+        log: RunLog,
+    ) -> None:
+        """No message is made yet.
+
+        Args:
+            names: of the clients.
+            samples: how many each client has.
+            rounds: decides on updates.
+            work: computes them.
+            log: of tasks and decisions.
+        """
+        self._names, self._samples = names, samples
+        self._rounds, self._work, self._log, self._sent = rounds, work, log, log.up
+        self._updates = PendingUpdates(rounds, log, names)
+        count = len(names)
+        self.seq = [0] * count
+        """The number of each client's last message."""
+        self.is_pending = [False] * count
+        """Whether the client waits for the verdict on its message."""
+        self.arrivals = [0] * count
+        """How often the pending message has arrived."""
+        self.tasks: dict[int, Given] = {}
+        """What the clients train, or have trained without knowing the verdict."""
+        self.shares: dict[int, float] = {}
+        """The share of the work that a client does, where it is not all of it."""
+        self._folded = set[int]()
+        """The clients whose memory holds mass of updates that were rejected."""
+        self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
+
+    def make(self, who: int) -> None:
+        """A client makes the message of its task."""
+        self.seq[who] += 1
+        self.is_pending[who] = True
+
+    def abandon(self, who: int) -> Given | None:
+        """A client's task comes to nothing; the log says so."""
+        self._work.drop(who)
+        given = self.tasks.pop(who, None)
+        if given is not None:
+            self.note_unfinished(who, given)
+        return given
+
+    def note_unfinished(self, who: int, given: Given) -> None:
+        """Writes a task that came to nothing into the log."""
+        self._log.add(unfinished(who, self.seq[who], given))
+
+    def take_in(self, who: int, at: Seconds, stack: Stack, row: int) -> bool:
+        """A client's message arrives, for the first time or again.
+
+        Returns:
+            Whether the server must decide now on all updates that have arrived.
+        """
+        self._sent[stack.codec[row]].append((who, stack.nbytes[row]))
+        self.arrivals[who] += 1
+        if self.arrivals[who] > 1:
+            return False
+        name, seq, samples = self._names[who], self.seq[who], self._samples[who]
+        folded, given = who in self._folded, self.tasks[who]
+        base = given.version
+        self._updates.put(
+            Entering(who, name, at, seq, base, samples, folded, given, stack, row)
+        )
+        return self._rounds.deliver(name, base)
+
+    @property
+    def who_trained(self) -> set[int]:
+        """The clients that have read their samples for a task of theirs."""
+        return {*self.tasks, *self._updates.clients()}
+
+    @property
+    def wait(self) -> bool:
+        """Whether updates have arrived that the server has not decided on."""
+        return bool(self._updates)
+
+    def decide(self) -> list[Action]:
+        """The server decides on the updates that have arrived."""
+        refused, actions = self._updates.decide()
+        self._refused.update(refused)
+        return actions
+
+    def hear(self, who: int) -> Verdict:
+        """A client knows the verdict on its message."""
+        verdict = _ACCEPTED
+        if self._refused or self.shares:
+            verdict = self._refused.pop(who, verdict)
+            work, once = self.shares.pop(who, 1.0), self.arrivals[who] == 1
+            left = work_after(verdict, work, sent_once=once)
+            if left < 1.0:
+                self.shares[who] = left
+        if verdict is _ACCEPTED:
+            if self._folded:
+                self._folded.discard(who)
+        elif verdict.returns_mass and self._work.has_memory:
+            self._folded.add(who)
+        del self.tasks[who]
+        self._work.settle(who, verdict)
+        self.is_pending[who], self.arrivals[who] = False, 0
+        return verdict
+
+    def close(self) -> None:
+        """Writes the tasks that were given and not decided on into the log."""
+        self._updates.close()
+        for who, given in self.tasks.items():
+            if not self.arrivals[who]:
+                self.note_unfinished(who, given)
+
+    def dump(self, arrays: Arrays) -> JSON:
+        """All of it; vectors go to ``arrays``."""
+        return {
+            "clients": {name: getattr(self, name) for name in _BY_CLIENT},
+            "tasks": list(self.tasks.items()),
+            "shares": list(self.shares.items()),
+            "refused": [[who, v.value] for who, v in self._refused.items()],
+            "folded": sorted(self._folded),
+            "updates": self._updates.dump(arrays),
+        }
+
+    def load(self, saved: JSON, arrays: Mapping[str, Any]) -> None:
+        """Takes over what :meth:`dump` returned."""
+        for name in _BY_CLIENT:
+            getattr(self, name)[:] = saved["clients"][name]
+        self.tasks.update((who, Given.of(given)) for who, given in saved["tasks"])
+        self.shares.update(saved["shares"])
+        self._folded.update(saved.get("folded", ()))
+        self._refused = {who: Verdict(value) for who, value in saved["refused"]}
+        self._updates.load(saved["updates"], arrays)

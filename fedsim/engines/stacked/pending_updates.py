@@ -1,0 +1,192 @@
+"""Updates that have arrived, until the server decides on them together."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fedcore.coordinator import Rounds
+from fedcore.coordinator.actions import Action
+from fedcore.measured import Measured, read_measured
+from fedcore.payloads import Payload
+from fedcore.protocol import Verdict
+from fedcore.trees import Arrays
+from fedcore.typing import JSON, Counts, Row, Seconds
+from fedrun.journal.tally import NO_VERDICT, VERDICT_CODES, TallyRow
+from fedsim.engines.stacked.run_log import RunLog
+from fedsim.engines.stacked.stack import Stack
+
+
+class Given(NamedTuple):
+    """A task, and how its model came."""
+
+    at: Seconds
+    version: int
+    patch: int  # its kind
+    down: int  # bytes
+    steps: int
+    held: int  # the version that the client had before
+    measured: Measured | None = None  # what the training takes
+
+    @classmethod
+    def of(cls, saved: JSON) -> "Given":
+        """What was saved as JSON."""
+        given = cls(*saved)
+        return given._replace(measured=read_measured(given.measured))
+
+
+class Entering(NamedTuple):
+    """An update that has arrived; to the server, an ``Update``."""
+
+    who: int
+    client: str  # its id
+    at: Seconds
+    seq: int
+    base: int
+    samples: int
+    folded: bool
+    given: Given
+    stack: Stack
+    row: int
+
+    @property
+    def payload(self) -> Payload | None:
+        """The message; None: the row of the stack travels as it is."""
+        return self.stack.messages[self.row]
+
+    @property
+    def counts(self) -> Counts | None:
+        """How often each class is among the samples that were used; None: unknown."""
+        return self.stack.counts[self.row]
+
+    @property
+    def steps(self) -> int:
+        """The number of local steps of the task, all of which were taken."""
+        return self.given.steps
+
+    @property
+    def loss(self) -> float:
+        """The mean training loss; NaN: unknown."""
+        return self.stack.loss[self.row]
+
+    @property
+    def measured(self) -> Measured | None:
+        """What the training took; None: unknown."""
+        return self.given.measured
+
+    @property
+    def flaw(self) -> None:
+        """Updates of stacks are finite and not too large."""
+
+
+class PendingUpdates:
+    """What has arrived, in this order."""
+
+    def __init__(self, rounds: Rounds, log: RunLog, names: Sequence[str]) -> None:
+        """``names`` are those of all clients."""
+        self._rounds, self._log, self._names = rounds, log, names
+        self._entering: list[Entering] = []
+        self.put = self._entering.append
+        """Adds an update (:class:`Entering`) that has arrived, behind the others."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._entering)
+
+    def decide(self) -> tuple[list[tuple[int, Verdict]], list[Action]]:
+        """Who got another verdict than that it is accepted, and what follows."""
+        entering = [*self._entering]
+        self._entering.clear()
+        at = entering[-1].at
+        decisions = self._rounds.enter(entering, at, _rows(entering))
+        refused, add = list[tuple[int, Verdict]](), self._log.add
+        accepted = Verdict.ACCEPTED
+        for update, decision in zip(entering, decisions, strict=True):
+            who, _, at, seq, base, samples, _, given, stack, row = update
+            verdict, weight, staleness, _ = decision
+            if verdict is not accepted:
+                refused.append((who, verdict))
+            told = (  # the columns of TallyRow
+                who,
+                given.at,
+                at,
+                seq,
+                base,
+                staleness,
+                given.patch,
+                given.down,
+                VERDICT_CODES[verdict],
+                weight,
+                samples,
+                given.steps,
+                stack.update_norm[row],
+                stack.memory_norm[row],
+                stack.loss[row],
+                stack.nbytes[row],
+            )
+            add(told, stack.counts[row])
+        return refused, self._rounds.advance()
+
+    def clients(self) -> Iterator[int]:
+        """The clients of these updates."""
+        return (update.who for update in self._entering)
+
+    def close(self) -> None:
+        """Nothing is decided any more."""
+        for update in self._entering:
+            self._log.add(unfinished(update.who, update.seq, update.given))
+
+    def dump(self, arrays: Arrays) -> JSON:
+        """All there is; vectors go to ``arrays``."""
+        return [
+            [
+                each.who,
+                each.at,
+                each.seq,
+                each.given,
+                each.samples,
+                each.folded,
+                each.stack.dump(each.row, f"entering.{place}", arrays),
+            ]
+            for place, each in enumerate(self._entering)
+        ]
+
+    def load(self, saved: JSON, arrays: Mapping[str, Any]) -> None:
+        """What :meth:`dump` gave."""
+        layout = self._rounds.algorithm.spec.sizes
+        for place, (who, at, seq, told, samples, *known, row) in enumerate(saved):
+            given, name = Given.of(told), self._names[who]
+            folded = bool(known and known[0])  # earlier versions did not say
+            stack = Stack.load(row, f"entering.{place}", arrays, layout)
+            base = given.version
+            self.put(
+                Entering(who, name, at, seq, base, samples, folded, given, stack, 0)
+            )
+
+
+def unfinished(who: int, seq: int, given: Given) -> TallyRow:
+    """The row of the run log for a task that came to nothing."""
+    return TallyRow(
+        client=who,
+        leased=given.at,
+        at=math.nan,
+        seq=seq,
+        base=given.version,
+        staleness=0,
+        patch=given.patch,
+        down=given.down,
+        verdict=NO_VERDICT,
+        weight=0.0,
+        samples=0,
+        steps=given.steps,
+        update_norm=0.0,
+        memory_norm=0.0,
+        loss=math.nan,
+        up=0,
+    )
+
+
+def _rows(entering: list[Entering]) -> list[Row]:
+    """What updates say that were not compressed."""
+    if entering[0].payload is not None:
+        return []
+    return [(each.stack.delta_ND, each.row) for each in entering]

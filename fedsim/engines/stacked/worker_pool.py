@@ -1,0 +1,251 @@
+"""Several workers: they get their shares of the tasks, and may be lost.
+
+A worker keeps nothing that is not known here as well. If one is lost, a fresh one gets
+the same share, and comes to the same results.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from fedcore.errors import LatecomerError, UserCodeError
+from fedcore.pool import Pool
+from fedcore.samples import arrays_of
+from fedcore.user_code import Failure
+from fedsim.engines.fates import ENOUGH
+from fedsim.engines.stacked.compute import Computed, Models, Task
+from fedsim.engines.stacked.stack import Stack
+from fedsim.engines.stacked.worker import Reply, Share, Trial, TrialReply
+
+_log = logging.getLogger("fedsim")
+_WHOLE_BYTES = 1 << 29  # of arrays that each worker gets as they are
+_AHEAD = 4  # stacks for each worker, so that they seldom wait for one another
+_SLACK = 1.02  # of its part of the work, before a worker gives of it to others
+
+
+class LinkLostError(Exception):
+    """There is no worker at the other end any more; says what is known of its end."""
+
+
+class Link(Protocol):
+    """The way to one worker."""
+
+    def send(self, share: Share | Trial) -> None:
+        """Hands over a share or a trial.
+
+        That nobody is there shows in :meth:`receive`.
+        """
+
+    def receive(self) -> Reply:
+        """What came of the share that was sent.
+
+        Raises:
+            LinkLostError: the worker is gone.
+        """
+
+    def close(self) -> None:
+        """Ends the worker at once, whatever it does."""
+
+
+class _Sent(NamedTuple):
+    """Tasks that a worker computes."""
+
+    worker: int
+    places: list[int]  # among all tasks
+    tasks: list[Task]
+    models: Models
+
+
+class _Known:
+    """A worker, and what it has been handed."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.has_arrays = False
+        self.clients: set[int] = set()
+        self.versions: set[int] = set()
+
+
+class WorkerPool:
+    """Computes in several workers.
+
+    How tasks are dealt out follows from the tasks alone. A client's tasks go to the
+    same worker as long as no other one would have less to do.
+    """
+
+    def __init__(self, start: Callable[[], Link], count: int, pool: Pool) -> None:
+        """Starts the workers; they come up while this process goes on.
+
+        Args:
+            start: a worker.
+            count: how many.
+            pool: the samples of all clients.
+        """
+        self.size, self._start, self._pool = _AHEAD * count, start, pool
+        self._workers = [_Known(start()) for _ in range(count)]
+        self._works = False  # whether a task was computed
+        self._ends = 0  # tasks that have ended their workers
+
+    def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
+        """Each worker computes its share of the tasks, at most so many together.
+
+        Raises:
+            UserCodeError: a single task does not fit into memory, or none can be
+                computed.
+            LatecomerError: no worker answers.
+        """
+        loads = [task.steps for task in tasks]
+        parts = dealt_out(loads, [task.client for task in tasks], len(self._workers))
+        sent = [
+            _Sent(worker, places, [tasks[place] for place in places], models)
+            for worker, places in enumerate(parts)
+            if places
+        ]
+        for part in sent:
+            self._send(part, most)
+        found: dict[int, tuple[Stack, int]] = {}
+        failures: list[Failure] = []
+        for part in sent:
+            reply = self._receive(part, most)
+            if isinstance(reply, Failure):
+                failures.append(reply)
+                continue
+            most = min(most, reply.most)
+            found.update(zip(part.places, reply.places, strict=True))
+        if failures:
+            raise failures[0].error()
+        return Computed([found[place] for place in range(len(tasks))], most)
+
+    def close(self) -> None:
+        """Ends all workers."""
+        for worker in self._workers:
+            worker.link.close()
+        self._workers.clear()
+
+    def _send(self, part: _Sent, most: int) -> None:
+        """Hands over tasks, with what the worker does not have."""
+        worker, shared = self._workers[part.worker], self._pool.shared
+        if shared is not None and _nbytes(shared) > _WHOLE_BYTES:
+            shared = None
+        arrays = None if worker.has_arrays else shared
+        worker.has_arrays = shared is not None
+        samples: dict[int, Any] = {}
+        for task in part.tasks:
+            if task.client not in worker.clients:
+                worker.clients.add(task.client)
+                samples[task.client] = self._samples_of(task.client, shared)
+        needed = {task.version for task in part.tasks}
+        fresh = {version: part.models[version] for version in needed - worker.versions}
+        worker.versions = needed
+        worker.link.send(Share(part.tasks, fresh, samples, most, arrays))
+
+    def _samples_of(self, client: int, shared: Any) -> Any:
+        """What a worker is told of a client's samples; see :class:`Share`."""
+        if self._pool.are_read([client]):
+            return self._pool.size(client)
+        rows, part = self._pool.rows_of(client), self._pool.part_of(client)
+        return rows if shared is not None and not part.number else part.batch(rows)
+
+    def _receive(self, part: _Sent, most: int, tries: int = 2) -> Computed | Failure:
+        """The reply; after so many losses, of the tasks in ever smaller parts."""
+        for left in reversed(range(tries)):
+            try:
+                reply = self._workers[part.worker].link.receive()
+            except LinkLostError as error:
+                reason = str(error)
+            else:
+                assert not isinstance(reply, TrialReply)
+                self._works |= isinstance(reply, Computed)
+                return reply
+            self._replace(part.worker)
+            if left:
+                count = len(part.tasks)
+                told = "%s; its %d tasks are computed again by another one"
+                _log.warning(told, reason, count)
+                self._send(part, most)
+        if not self._works:
+            self._require_answer(part.worker, reason)
+        return self._apart(part, most, reason)
+
+    def _apart(self, part: _Sent, most: int, reason: str) -> Computed | Failure:
+        """What comes of tasks in halves, so that who ends a worker is alone.
+
+        If each of the halves comes to its end, all were too many for the memory.
+        """
+        count = len(part.tasks)
+        if count == 1:
+            return Computed([(self._ended(part, reason), 0)], most)
+        ended, middle = self._ends, (count + 1) // 2
+        found: list[tuple[Stack, int]] = []
+        fits = min(most, middle)
+        for some in (slice(middle), slice(middle, count)):
+            half = part._replace(places=part.places[some], tasks=part.tasks[some])
+            self._send(half, most)
+            reply = self._receive(half, most, tries=1)
+            if isinstance(reply, Failure):
+                return reply
+            found += reply.places
+            fits = min(fits, reply.most)
+        return Computed(found, most if self._ends > ended else fits)
+
+    def _ended(self, part: _Sent, reason: str) -> Stack:
+        """What came of a task that has ended its worker.
+
+        Raises:
+            UserCodeError: so did the first ones, and none was computed.
+        """
+        self._ends += 1
+        told = (
+            f"training ended its process: {reason}, perhaps for want of memory, or "
+            "since the code ends it"
+        )
+        if not self._works and self._ends == ENOUGH:
+            raise UserCodeError(f"the first {ENOUGH} clients cannot train: {told}")
+        return Stack.failed(Failure(UserCodeError, told))
+
+    def _replace(self, worker: int) -> None:
+        """Starts another worker in the place of one that was lost."""
+        self._workers[worker].link.close()
+        self._workers[worker] = _Known(self._start())
+
+    def _require_answer(self, worker: int, reason: str) -> None:
+        """Checks that a worker answers at all, without a task.
+
+        Raises:
+            LatecomerError: it is lost as well.
+        """
+        link = self._workers[worker].link
+        link.send(Share([], {}, {}, 1))
+        try:
+            link.receive()
+        except LinkLostError:
+            raise LatecomerError(
+                f"{reason}, and so did the next ones, before any has answered; in a "
+                "script of your own, call latecomer.run under "
+                '`if __name__ == "__main__":`'
+            ) from None
+
+
+def dealt_out(
+    loads: Sequence[int], clients: Sequence[int], count: int
+) -> list[list[int]]:
+    """Places of tasks by worker: about equal loads, clients where they have been.
+
+    Example:
+        >>> dealt_out([3, 1, 1, 1], [0, 2, 4, 1], 2)
+        [[0], [1, 2, 3]]
+    """
+    parts: list[list[int]] = [[] for _ in range(count)]
+    done = [0] * count
+    fair = _SLACK * sum(loads) / count
+    for place in sorted(range(len(loads)), key=lambda place: -loads[place]):
+        worker = clients[place] % count
+        if done[worker] + loads[place] > fair:
+            worker = done.index(min(done))
+        parts[worker].append(place)
+        done[worker] += loads[place]
+    return [sorted(part) for part in parts]
+
+
+def _nbytes(arrays: tuple[Any, Any]) -> int:
+    return sum(int(part.nbytes) for whole in arrays for part in arrays_of(whole))

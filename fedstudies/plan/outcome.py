@@ -1,0 +1,282 @@
+"""The result of planning: a recommendation, the frontier and the checks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedcore.planning.volatile_workers import Plan, Question, Way, most_saved
+from fedrun import units
+from fedrun.cli.plain_json import finite
+from fedstudies.plan.check import Check
+from fedstudies.plan.goal import Target
+from fedstudies.plan.price_file import PricesConfig
+from fedstudies.statistics import ALPHA, paired
+from fedview.results import Table
+
+ON_DEMAND, HALF, CHOICE = "all on demand", "half and half", "recommended"
+LITTLE = {ON_DEMAND: 0.4, HALF: 0.1}  # a saving that needs a reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOutcome:
+    """What to rent, what it costs, and what is not known."""
+
+    app: str
+    target: Target
+    question: Question
+    prices: PricesConfig
+    ways: Sequence[Way]
+    plans: Sequence[Plan]
+    """The frontier: the soonest first, each later one cheaper."""
+    check: Check | None
+    """Of the recommended plan; None: no plan passed its check."""
+    rival: Plan | None
+    """The cheapest plan with preemptible workers that is predicted to be in time."""
+    tried: Sequence[Check]
+    """The checks of other plans, which did not hold or were no better."""
+    baselines: Sequence[Check]
+    doubts: Sequence[str]
+    """What should be known before the result is used."""
+
+    @property
+    def choice(self) -> Plan | None:
+        """The recommended plan."""
+        return None if self.check is None else self.check.plan
+
+    @property
+    def recommendation(self) -> dict[str, Any]:
+        """The choice as plain data; empty if there is none."""
+        return {} if self.choice is None else as_row(self.choice)
+
+    @property
+    def frontier(self) -> Table:
+        """The frontier as columns."""
+        return _columns([as_row(plan) for plan in self.plans])
+
+    @property
+    def checks(self) -> Table:
+        """The checks as columns: predicted and simulated, a row for each plan."""
+        return _columns([check_row(check) for check in self.all_checks])
+
+    @property
+    def all_checks(self) -> list[Check]:
+        """The choice, the baselines, and what was tried before."""
+        own = [] if self.check is None else [self.check]
+        return [*own, *self.baselines, *self.tried]
+
+    @property
+    def verdict(self) -> str:
+        """The result in a sentence, without capital and full stop."""
+        if self.check is None:
+            return f"no plan reaches {self.target} {self._limits()}"
+        plan, found = self.check.plan, self.check
+        return (
+            f"rent {workers_in_words(plan)} and train {training_in_words(plan.way)}"
+            f"{_buffer_in_words(plan)}: {self.target} within "
+            f"{units.in_seconds(found.mean_seconds)} for "
+            f"{self._cost(found)} on average over "
+            f"{units.counted(len(found.seconds), 'simulated seed')}, "
+            f"{self._kept(found)}, which makes sure of "
+            f"{found.surely_in_time:.0%} of all seeds"
+        )
+
+    def sentences(self) -> list[str]:
+        """The recommendation, beside its baselines, in sentences without full stop."""
+        lines = [self.verdict]
+        if self.check is not None:
+            plan = self.check.plan
+            lines.append(
+                f"predicted: {units.counted(plan.versions, 'version')}, "
+                f"{units.in_seconds(plan.seconds)}, {self.money(plan.cost)}"
+            )
+            lines += [self._beside(self.check, name) for name in LITTLE]
+            if not plan.preemptible:
+                lines.append(self._why_none(plan))
+        if self.tried:
+            others = (
+                f"{workers_in_words(check.plan)} ({self._kept(check)}, "
+                f"{self._cost(check)})"
+                for check in self.tried
+            )
+            lines.append(f"also simulated: {'; '.join(others)}")
+        return lines
+
+    def _beside(self, found: Check, name: str) -> str:
+        """What the recommended plan saves against a baseline; if it is little, why."""
+        other = next((check for check in self.baselines if check.name == name), None)
+        if other is None:
+            return f"{name}: no plan is predicted to do it {self._limits()}"
+        words = (
+            f"{name} ({workers_in_words(other.plan)}) costs {self._cost(other)}, "
+            f"{self._kept(other)}"
+        )
+        if other.plan == found.plan:
+            return f"{words}, and is the recommended plan"
+        saved = 1 - found.cost / other.cost if other.cost else 0.0
+        beside = paired(found.costs, other.costs)
+        half = beside.difference.half
+        around = f" ± {half / other.cost:.0%}" if half and other.cost else ""
+        more_or_less = "less" if saved >= 0 else "more"
+        words += f": the recommended plan costs {abs(saved):.0%}{around} {more_or_less}"
+        if beside.p is None:
+            words += ", which may be chance; more --checks may tell"
+        elif beside.p >= ALPHA:
+            words += (
+                f", which may be chance (p = {beside.p:.2g}); more --checks may tell"
+            )
+        if saved >= LITTLE[name] or self.question.seeks_soonest:
+            return words
+        hours = found.plan.worker_seconds / other.plan.worker_seconds
+        return (
+            f"{words}; preemptible workers {self._most_saved(other.plan)}, and the "
+            f"plan is predicted to need {hours:.2f} times as many hours of workers"
+        )
+
+    def _why_none(self, plan: Plan) -> str:
+        """Why no preemptible worker is rented."""
+        if self.question.seeks_soonest:
+            words, what = "preemptible workers make it no sooner", "soonest"
+        else:
+            words = f"preemptible workers save nothing: they {self._most_saved(plan)}"
+            what = "cheapest"
+        if self.rival is None:
+            return f"{words}, and no plan with them is predicted to do it"
+        words += (
+            f", and the {what} plan with them is predicted to take "
+            f"{units.in_seconds(self.rival.seconds)} and {self.money(self.rival.cost)}"
+        )
+        if any(check.plan.preemptible for check in self.tried):
+            limit = "late" if self.question.deadline is not None else "not done"
+            words += f", but those that were simulated were {limit} or cost more"
+        return words
+
+    def _most_saved(self, plan: Plan) -> str:
+        most = most_saved(plan, self.prices.preemptible.offers())
+        less = f"at most {most:.0%} less" if most else "no less"
+        return f"should do the same tasks for {less} at these prices and preemptions"
+
+    def money(self, amount: float) -> str:
+        """An amount in the currency of the prices."""
+        return f"{units.digits(amount)} {self.prices.currency}"
+
+    def _cost(self, check: Check) -> str:
+        """The mean cost of a check, with its 95 % interval."""
+        if not check.cost_half:
+            return self.money(check.cost)
+        around = units.digits(check.cost_half)
+        return f"{units.digits(check.cost)} ± {around} {self.prices.currency}"
+
+    def _kept(self, check: Check) -> str:
+        done = round(check.in_time * len(check.seconds))
+        what = "in time" if self.question.deadline is not None else "at the target"
+        return f"{done} of {len(check.seconds)} seeds {what}"
+
+    def _limits(self) -> str:
+        limits = []
+        if self.question.deadline is not None:
+            limits.append(f"within {units.in_seconds(self.question.deadline)}")
+        if self.question.budget is not None:
+            limits.append(f"for {self.money(self.question.budget)}")
+        return " and ".join(limits)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain data for JSON; infinite numbers are null."""
+        return {
+            "app": self.app,
+            "target": {self.target.metric: self.target.value},
+            "deadline": self.question.deadline,
+            "budget": self.question.budget,
+            "prices": self.prices.model_dump(mode="json"),
+            "recommendation": self.recommendation,
+            "sentences": self.sentences(),
+            "doubts": list(self.doubts),
+            "fits": [
+                {
+                    "protocol": way.protocol,
+                    "local_steps": way.local_steps,
+                    **way.model._asdict(),
+                    "lowest_limit": way.lowest.limit,
+                    "bytes_per_update": way.message_bytes,
+                }
+                for way in self.ways
+            ],
+            "frontier": [as_row(plan) for plan in self.plans],
+            "checks": [
+                {
+                    **check_row(check),
+                    "seconds_by_seed": finite(check.seconds),
+                    "cost_by_seed": dict(check.costs),
+                }
+                for check in self.all_checks
+            ],
+        }
+
+
+def as_row(plan: Plan) -> dict[str, Any]:
+    """A plan as plain data."""
+    return {
+        "protocol": plan.way.protocol,
+        "on_demand": plan.on_demand,
+        "preemptible": plan.preemptible,
+        "bid": plan.bid,
+        "buffer": plan.buffer,
+        "local_steps": plan.way.local_steps,
+        "versions": plan.versions,
+        "seconds": plan.seconds,
+        "cost": plan.cost,
+        "error": plan.error,
+        "inverse": plan.inverse,
+        "bytes": plan.way.message_bytes * plan.tasks,
+    }
+
+
+def check_row(check: Check) -> dict[str, Any]:
+    """A check as plain data."""
+    return {
+        "plan": check.name,
+        "protocol": check.plan.way.protocol,
+        "on_demand": check.plan.on_demand,
+        "preemptible": check.plan.preemptible,
+        "bid": check.plan.bid,
+        "buffer": check.plan.buffer,
+        "local_steps": check.plan.way.local_steps,
+        "predicted_seconds": check.plan.seconds,
+        "seconds": finite(check.mean_seconds),
+        "predicted_cost": check.plan.cost,
+        "cost": finite(check.cost),
+        "cost_half_width_95": check.cost_half,
+        "seeds": len(check.seconds),
+        "in_time": check.in_time,
+        "surely_in_time": check.surely_in_time if check.seconds else 0.0,
+        "reached": check.reached,
+    }
+
+
+def workers_in_words(plan: Plan) -> str:
+    """``2 workers on demand and 6 preemptible ones at a bid of 0.4``."""
+    words = []
+    if plan.on_demand:
+        words.append(f"{units.counted(plan.on_demand, 'worker')} on demand")
+    if plan.preemptible:
+        kind = f"preemptible worker{'s' * (plan.preemptible > 1)}"
+        bid = "" if plan.bid is None else f" at a bid of {plan.bid:g}"
+        words.append(f"{plan.preemptible} {kind}{bid}")
+    return " and ".join(words)
+
+
+def training_in_words(way: Way) -> str:
+    """``in synchronous rounds with 4 local steps``."""
+    how = "in synchronous rounds" if way.protocol == "synchronous" else "asynchronously"
+    if way.local_steps is None:
+        return how
+    return f"{how} with {units.counted(way.local_steps, 'local step')}"
+
+
+def _buffer_in_words(plan: Plan) -> str:
+    if plan.way.protocol == "synchronous":
+        return ""
+    return f" and a buffer of {plan.buffer}"
+
+
+def _columns(rows: Sequence[dict[str, Any]]) -> Table:
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
