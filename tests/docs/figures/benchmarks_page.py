@@ -267,7 +267,8 @@ def _asynchrony() -> Iterator[Quote]:
     about = (
         r"Dirichlet \.3|batches of \d+|\d+ runs for|seeds 1 to \d|over 200 clients",
     )
-    about += (r"106,122|23,847|buffer of 3|(?:at|to)\s+\.80|to \.7[05] and \.80|\b5 steps|about 15",)
+    about += (r"106,122|23,847|buffer of 3|\b5 steps|about 15",)
+    about += (r"(?:at|to)\s+\.80|to \.7[05] and \.80",)
     about += (r"rate of \.2 instead of \.1",)
     for begins in (
         "Other models",
