@@ -84,11 +84,9 @@ def _series(tree: Saved, column: str) -> Iterator[Series]:
 # -------------------------------------------------------------------------- bytes
 
 LOSSES = {  # how a paragraph begins that tells a task's losses
-    "mlp_decay": "181 times",
-    "watch": "152 times",
+    "mlp_decay": "Half a point",
+    "watch": "The seeds lie",
     "mlp": "Cohorts were drawn",
-    "cnn": "It loses",
-    "text": "The default's compressors",
 }
 
 
@@ -100,7 +98,7 @@ def _bytes() -> Iterator[Quote]:
             yield Quote(f"`make bytes` / `{name}`", f"{setting} |", pool(row))
         if name in LOSSES:
             losses = pool(list(found.values()))
-            about = (r"half a point of accuracy does not buy 300\s+times",)
+            about = (r"Half a point of accuracy does not buy 300\s+times",)
             yield Quote("`make bytes`", LOSSES[name], losses, about)
     yield from _levers()
     text = (
