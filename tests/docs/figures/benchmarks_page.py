@@ -83,12 +83,6 @@ def _series(tree: Saved, column: str) -> Iterator[Series]:
 
 # -------------------------------------------------------------------------- bytes
 
-LOSSES = {  # how a paragraph begins that tells a task's losses
-    "mlp_decay": "Half a point",
-    "watch": "The seeds lie",
-    "mlp": "Cohorts were drawn",
-}
-
 
 def _bytes() -> Iterator[Quote]:
     tasks = saved("bytes")["tasks"]
@@ -96,10 +90,8 @@ def _bytes() -> Iterator[Quote]:
         found = task["settings"]
         for setting, row in found.items():
             yield Quote(f"`make bytes` / `{name}`", f"{setting} |", pool(row))
-        if name in LOSSES:
-            losses = pool(list(found.values()))
-            about = (r"Half a point of accuracy does not buy 300\s+times",)
-            yield Quote("`make bytes`", LOSSES[name], losses, about)
+    about = (r"Half a point of accuracy does not buy 300\s+times",)
+    yield Quote("`make bytes`", "Half a point", pool(), about)
     yield from _levers()
     text = (
         r"100\s+of them|5,000 characters|10 clients a round|learning rate of 4",
