@@ -77,7 +77,7 @@ class SimulatedEvaluator:
             ClientPulled(at=world.clock.now, pull=pull, fresh_epoch=world.fresh_epoch())
         )
 
-    def replied(self, cid: str, reply: Reply) -> None:
+    def receive_reply(self, cid: str, reply: Reply) -> None:
         """Evaluates the model after all other events of this moment."""
         self._world.clock.after(0.0, lambda: self._receive(reply))
 
@@ -162,10 +162,10 @@ class SimulatedEvaluator:
                 f"{', '.join(sorted(values))}"
             )
 
-    def acknowledged(self, cid: str, ack: Ack) -> None:
+    def receive_ack(self, cid: str, ack: Ack) -> None:
         """Does nothing, since it sends no updates."""
 
-    def declined(self, cid: str, rest: Seconds) -> None:
+    def receive_refusal(self, cid: str, rest: Seconds) -> None:
         """Does nothing, since it asks for no training."""
 
 

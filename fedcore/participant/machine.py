@@ -516,7 +516,7 @@ def settle(
         kept=kept,
         pending=None,
         settled=Settled(push.seq, verdict, proof),
-        history=bound_history(algorithm, state, history),
+        history=limit_history(algorithm, state, history),
         oldest=oldest,
         work=work_after(verdict, state.work, sent_once=sent_once),
         ledger=ledger,
@@ -612,7 +612,7 @@ def change_history(
         recalled=recalled,
         kept=kept,
         pending=None,
-        history=bound_history(algorithm, state, history),
+        history=limit_history(algorithm, state, history),
         epoch=reply.patch.epoch,
         abandoned=(*state.abandoned, Abandoned(state.epoch, reply.left))[-HISTORY:],
         settled=NOTHING_SETTLED
@@ -755,7 +755,7 @@ def remove_part(algorithm: Algorithm, kept: State, gone_D: Vector | None) -> Sta
     return back(algorithm.config.client, kept, gone_D, has_local=has_local)
 
 
-def bound_history(
+def limit_history(
     algorithm: Algorithm, state: ParticipantState, history: Sequence[Sent]
 ) -> tuple[Sent, ...]:
     """Returns the messages that may have to be taken back."""

@@ -177,7 +177,7 @@ def old_disk_goes_unnoticed(stack: ExitStack) -> None:
 
 @mutant
 def history_is_not_kept(stack: ExitStack) -> None:
-    _swap(stack, machine, "bound_history", lambda algorithm, state, history: ())
+    _swap(stack, machine, "limit_history", lambda algorithm, state, history: ())
 
 
 @mutant
@@ -185,7 +185,7 @@ def rejected_messages_are_not_in_the_history(stack: ExitStack) -> None:
     def bounded(algorithm: Any, state: Any, history: Any) -> Any:
         return old(algorithm, state, [sent for sent in history if sent.in_model])
 
-    old = _swap(stack, machine, "bound_history", bounded)
+    old = _swap(stack, machine, "limit_history", bounded)
 
 
 @mutant
