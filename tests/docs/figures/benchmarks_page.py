@@ -233,7 +233,7 @@ def _asynchrony() -> Iterator[Quote]:
     )
     about += (r"784-128-10|seeds 1 to 3|95 % intervals|Dirichlet \.3|has \.1 and 2",)
     yield Quote(chapter, "Virtual time", pool(), about)
-    more = [*asynchrony.ratios(), *asynchrony.controls()]
+    more = [*asynchrony.ratios(), *asynchrony.controls(), *asynchrony.latest()]
     about = (
         r"1,000 in flight|200 in flight|with 1,000|with 200|1/√\(1 \+ τ\)",
         r"(?:to|at) \.(?:78|80)",
