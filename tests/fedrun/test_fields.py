@@ -12,7 +12,9 @@ from fedrun.fields import check_of
 Scalar = TypeVar("Scalar", bound=np.generic)
 # As NDArray is from NumPy 2.5 on.
 ALIAS: Any = TypeAliasType(
-    "ALIAS", np.ndarray[Any, np.dtype[Scalar]], type_params=(Scalar,)
+    "ALIAS",
+    np.ndarray[Any, np.dtype[Scalar]],
+    type_params=(Scalar,),  # type: ignore[arg-type]
 )
 
 
