@@ -141,7 +141,7 @@ def test_a_shell_completes_what_is_typed(program: str, shell: str) -> None:
 
     script = complete("source")
     assert variable in script
-    subcommands = OURS[program].commands  # type: ignore[attr-defined]
+    subcommands = OURS[program].commands
     first = next(iter(subcommands))
     typed = f"{program} {first[:-1]}"
     words = {"COMP_WORDS": typed, "COMP_CWORD": "1" if shell != "fish" else first[:-1]}
