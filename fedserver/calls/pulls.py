@@ -30,8 +30,8 @@ from fedserver.calls.callers import Backend, Limit, Line, Newest
 
 # ------------- sends few large answers at a time; ends those whose clients stand still
 #
-# Chunks are small until it is known how fast a client takes them, so that a client on a
-# slow link is not mistaken for one that stands still.
+# Chunks are small until the server knows how fast a client reads, so that it does not
+# mistake a client on a slow link for one that stands still.
 #
 # Clients that have taken an answer before come first in the line for a place. A client
 # that let others wait comes behind them, and makes room at once.
