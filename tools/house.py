@@ -1,8 +1,8 @@
-"""``python -m tools.house``: how large the house is, and how far one idea is spread.
+"""``python -m tools.house``: measures the size of the code and its scatter.
 
-Counts files, lines of code, names, words and pictures; follows one accepted update on
-a real server; and takes the time until commands answer. ``--fast`` leaves out what has
-to run.
+Counts files, lines of code, names, words and pictures; follows one accepted update on a
+real server; and measures the time until commands answer. ``--fast`` leaves out all
+measurements that run something.
 """
 
 import argparse
@@ -42,7 +42,7 @@ PICTURE = re.compile(r"!\[[^\]]*\]\(|^\.\. (?:image|figure)::|<img |```mermaid",
 
 
 def production() -> list[Path]:
-    """Returns the files of Python that are installed."""
+    """Returns the installed Python files."""
     packages = sorted(
         path.parent for path in ROOT.glob("*/__init__.py")
         if path.parent.name not in OF_TESTS
@@ -56,7 +56,7 @@ def named(path: Path) -> str:
 
 
 def lines_of_code(source: str) -> int:
-    """Returns how many lines hold code: no docstring, comment, blank or import."""
+    """Returns the number of lines of code, without docstrings, comments and imports."""
     skipped = set[int]()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.stmt) and _is_no_code(node):
@@ -141,7 +141,7 @@ def show_sizes(files: list[Path]) -> None:
 
 
 def show_names(files: list[Path]) -> None:
-    """Prints what is named or told in another way than the rest."""
+    """Prints how many names and docstrings differ from the house style."""
     participles, shy, tasks = list[str](), 0, list[str]()
     for path in files:
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -177,7 +177,7 @@ def show_pages() -> None:
 
 
 def show_starts() -> None:
-    """Prints how much of a processor's time commands need to answer."""
+    """Prints the processor time that commands need to answer."""
     for command in COMMANDS:
         print(
             f"{' '.join(command):27} {min(_cpu(command) for _ in range(3)):.2f} s CPU"
@@ -193,7 +193,7 @@ def _cpu(command: tuple[str, ...]) -> float:
 
 
 def main() -> None:
-    """Prints it all."""
+    """Prints all measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fast", action="store_true", help="run nothing")
     given = parser.parse_args()

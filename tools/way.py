@@ -1,4 +1,4 @@
-"""Follows one accepted update through a real server: which of our files it enters."""
+"""Follows one accepted update through a real server, and lists our files on its way."""
 
 import sys
 import tempfile
@@ -18,7 +18,7 @@ OTHERS = ("tests/", "tools/")
 
 
 class Way:
-    """The calls of our functions, in their order, on all threads but the caller's."""
+    """The calls of our functions, in order, on all threads but the caller's."""
 
     def __init__(self) -> None:
         self.calls: list[CodeType] = []
@@ -31,7 +31,7 @@ class Way:
             self.calls.append(frame.f_code)
 
     def file(self, code: CodeType) -> str:
-        """Returns the path below the checkout, or "" of other people's code."""
+        """Returns the path below the checkout; an empty text for other code."""
         name = code.co_filename
         if name not in self._ours:
             path = Path(name)
@@ -48,7 +48,7 @@ class Way:
 
 @contextmanager
 def followed() -> Iterator[Way]:
-    """Follows all threads that begin within."""
+    """Follows all threads that begin in the block."""
     way = Way()
     threading.setprofile(way)
     try:
@@ -65,7 +65,7 @@ def one_update() -> Way:
         served(Path(folder), stop={"versions": 100}) as server,
         Peer(server.address) as peer,
     ):
-        for _ in range(5):  # what happens once has happened
+        for _ in range(5):  # wait until one-time work is done
             _push(server, peer)
         peer.pull()
         way.follows = True
@@ -83,7 +83,7 @@ def _push(server: Served, peer: Peer, *, pulls: bool = True) -> None:
 
 
 def show_way() -> None:
-    """Prints how far an update goes."""
+    """Prints how many of our files an update passes."""
     way = one_update()
     core = [file for file in way.files if file.startswith(COORDINATOR)]
     print(f"one update: calls           {len(way.calls)}")
