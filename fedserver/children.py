@@ -31,7 +31,7 @@ from fedrun.run import require_first_model
 from fedview.results import Results
 
 _log = logging.getLogger(__name__)
-EVALUATOR = "evaluator (server)"  # different from any name that a user gives
+EVALUATOR = "evaluator (server)"  # unlike a user's own evaluator
 LAST_WORDS = 4096  # bytes
 _RESTART_SECONDS: Seconds = 5.0
 _LAST_WORDS_COME: Seconds = 0.2  # seconds after the end of a process

@@ -273,7 +273,7 @@ class Server:
 
     @property
     def _patience(self) -> Seconds:
-        """How long the server waits for an evaluator."""
+        """The time for which the server waits for an evaluator."""
         timeouts = self.run.config.timeouts
         return self._evaluations.patience(timeouts.linger, timeouts.lease)
 

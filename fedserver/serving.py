@@ -28,7 +28,7 @@ from fedserver.view.web.port import require_packages
 from fedview.results.divergence import Divergence, classes_of
 
 _log = logging.getLogger(__name__)
-_MOST_ERRORS = 3  # statuses of evaluators that know of the end
+_MOST_ERRORS = 3  # errors of an evaluator that are logged
 _LEAVES: Seconds = 5.0  # time that an evaluator needs to leave once it knows of the end
 _KEPT = 64 << 20  # bytes that updates and versions need again and again
 

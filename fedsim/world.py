@@ -78,7 +78,7 @@ class World:
         self.clock: Clock[Call] = Clock()
         self.clock.now = run.coordinator.state.at
         self.ended: str | None = None
-        self.failures: list[WorkloadError] = []  # ids of the clients that gave up
+        self.failures: list[WorkloadError] = []  # errors of the clients that gave up
         self.interrupts = Interrupts()
         self.closing: list[Callable[[], None]] = []  # writes the last data
         self.moved: Iterable[LaneRow] | None = None  # bytes that others counted
@@ -87,7 +87,7 @@ class World:
         self._group = GroupCommit(run, self._warn)
         self._short = ShortVersions()
         self._short.buffer = run.config.algorithm.buffer
-        self._group.snapshots = False  # those that an engine takes include clients
+        self._group.snapshots = False  # the engine's snapshots include clients
         self._book = TrafficFile(run.journal.folder)
         self._traffic = self._book.load()
         self._on_event, self._is_stopping = on_event, False

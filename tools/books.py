@@ -23,7 +23,7 @@ from fedrun.journal import Journal, verify
 class Books:
     """The accounts of the parties."""
 
-    acknowledged: int  # accepted, by the clients' own count
+    acknowledged: int  # by the clients' own count
     journalled: int  # accepted updates in the journal
     applied: int  # of these, in the model
     waiting: int  # of these, still in the buffer

@@ -25,8 +25,8 @@ from fedcore.typing import Counts, Seconds
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
 
-_LEAST = 1e-9  # number of local steps that are taken
-MOST_LABELS = 12  # maximum length of a line
+_LEAST = 1e-9  # share of a task's work: this leads to one step
+MOST_LABELS = 12  # labels in a line
 
 
 @dataclass(frozen=True)

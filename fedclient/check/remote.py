@@ -18,7 +18,7 @@ from fedcore.typing import Seconds
 
 ROUND_TRIPS = 5
 PATIENCE: Seconds = 10.0
-TRIES = 5  # retries of a trial while those of other clients fill the server
+TRIES = 5  # attempts at a trial while those of other clients fill the server
 MEASURABLE = 1 << 16  # minimum size of an upload that shows the speed of a link
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 

@@ -35,7 +35,7 @@ class SiloWorkers:
         self._condition = threading.Condition()
         self._job: Job | None = None
         self._step, self._largest = 0, 0
-        self._longest: Seconds = 0.0  # duration of a step in which no worker was late
+        self._longest: Seconds = 0.0  # the longest step with no worker late
         self._answers: dict[int, Answer] = {}
         self._raised: tuple[int, Failure] | None = None
         self._given_up: dict[int, Failure | str] = {}

@@ -65,7 +65,7 @@ class Evaluator:
                     )
                     text = written_by(self._model, state.public_D)
             except WorkloadError as error:
-                if reply.done:  # no other process waits for another try
+                if reply.done:  # nobody waits for another attempt
                     member.report_failure(error)
                     return True
                 member.confess(error)

@@ -78,7 +78,7 @@ class Patience:
     _wait: Seconds = FIRST_CONTACT_WAIT
     _had_contact: bool = False
     _since: Seconds | None = None  # when the first call in a row that failed began
-    _began: Seconds | None = None  # the current call, unless the server may hold it
+    _began: Seconds | None = None  # of the current call, unless it may be held
 
     @property
     def is_waiting(self) -> bool:
@@ -156,7 +156,7 @@ class Membership:
         self._checkpoint, self._choices = checkpoint, choices
         self._attendance: Attendance | None = None
         self._superseded: str | None = None
-        self._is_over = threading.Event()  # the run as the server named it meanwhile
+        self._is_over = threading.Event()  # the run, as a notice of the server said
         self._pause = ""  # the server's last reason for giving no tasks
         self._cid = ""  # the id of the last enrolment
 

@@ -75,7 +75,7 @@ class Worker:
         self._again = False  # whether the message in flight was sent before
         self._refreshed = self._flushed = False  # while leaving
         self._task: int | None = None
-        self._device: Device | None = None  # the time of the request for this task
+        self._device: Device | None = None  # at the request for this task
         self._plan: Plan | None = None
         self._ahead = Ahead()
         self._charged = 0  # bytes counted against the day's budget

@@ -54,9 +54,9 @@ from fedflower.app.records import RecordLayout
 Message = Any  # flwr's type
 _FLOAT32 = "float32"
 PREFIX = "node-"
-MOST_LIVES = 64  # parts of one node in a run of Flower
+MOST_LIVES = 64  # lives of one node in a run of Flower
 MOST_FAILURES = 5  # failures of one node in a row
-LONGEST_REST: Seconds = 60.0  # rest of a node whose code has failed
+LONGEST_REST: Seconds = 60.0  # for a node whose code has failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -431,7 +431,7 @@ class _Standing(NamedTuple):
     """The coordinator's view of a client that asks to be enrolled."""
 
     has_left: bool
-    is_owner: bool  # the holder of the requested name
+    is_owner: bool  # of the requested name
     evicted: str  # why the client is refused; empty if it is not evicted
     epoch: Epoch
     doubles: list[str]

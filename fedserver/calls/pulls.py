@@ -48,11 +48,11 @@ class Download:
 
     cid: str
     limit: Limit
-    chunk: int = FIRST  # its speed in bytes a second, as far as that is known
+    chunk: int = FIRST  # the client's speed in bytes a second, if known
     began: Seconds = field(default_factory=time.monotonic)
     touched: Seconds = field(default_factory=time.monotonic)
     nbytes: int = 0  # bytes that the client has taken
-    is_taken: bool = False  # bytes that remain
+    is_taken: bool = False  # the client has taken all of it
     is_ended: bool = False
 
     def touch(self, nbytes: int) -> None:

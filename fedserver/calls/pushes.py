@@ -581,7 +581,7 @@ class Pushes:
     def _decide(
         self, cid: str, deciding: Coroutine[Any, Any, pb.PushReply]
     ) -> asyncio.Task[pb.PushReply]:
-        """Decides on an update, even if no call waits; no other runs for the client.
+        """Decides on a client's only update at this time, even if no call waits.
 
         Args:
             cid: the client whose update it is.

@@ -55,7 +55,7 @@ class ClientProgress:
     name: str
     role: str
     activity: Activity = Activity.IDLE
-    version: int = 0  # by its newest task
+    version: int = 0  # of its newest task
     accepted: int = 0
     refused: int = 0
     declined: int = 0  # tasks that were refused before they were computed

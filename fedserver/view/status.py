@@ -24,9 +24,9 @@ from fedview.results.coverage import Coverage, Label
 from fedview.results.warnings import absence, since, warnings
 
 MOST_LISTED = 2000  # clients in a status, which must fit into one message
-MOST_LABELS = 12  # clients in a line of the table
+MOST_LABELS = 12  # labels in a line of the table
 _NUMBERS = ("accepted", "refused", "late", "λ")
-_SHARES = ("share", "recent_share")  # labels of all updates, and of the recent ones
+_SHARES = ("share", "recent_share")  # in all updates, and in the recent ones
 _LONGEST: Seconds = 1.0  # a status of more clients is reused for this time
 
 

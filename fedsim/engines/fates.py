@@ -104,7 +104,7 @@ class Fates:
         self.notes_training = True
         """Whether :meth:`train` has anything to note."""
         self.overlaps = world.run.coordinator.algorithm.config.client.overlaps
-        self._since: dict[int, Seconds] = {}  # arguments of :meth:`train_on`
+        self._since: dict[int, Seconds] = {}  # times given to :meth:`train_on`
 
     def begin(self, who: int) -> None:
         """Lets a client come, for the first time or again."""
@@ -246,7 +246,7 @@ class Fates:
             getattr(self, name)[:] = saved[name]
         self.failures.update(saved["failures"])
         self._since.update(saved.get("since", ()))
-        self._unable = None  # no longer a beginning
+        self._unable = None  # the run is past its beginning
 
 
 def nobody_trains(names: Sequence[str], error: WorkloadError) -> WorkloadError:

@@ -111,7 +111,7 @@ class Population:
                 for client in trace
             ]
             if any(recorded):
-                own = step_N.tolist()  # speeds of clients without tasks
+                own = step_N.tolist()  # for clients without tasks
                 self._tasks = [row or [own[who]] for who, row in enumerate(recorded)]
         self._slowness_N = step_N / config.step_seconds
         self._step: list[Seconds] = step_N.tolist()

@@ -40,7 +40,7 @@ class ClientTrace:
     down_mbit: float | None = None
     latency: Seconds | None = None
     index: int | None = None  # its part of the data, of ``count`` parts
-    count: int | None = None  # without both, its place in the file
+    count: int | None = None  # without both, its place in the file counts
 
     @property
     def end(self) -> Seconds:

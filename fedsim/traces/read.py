@@ -21,7 +21,7 @@ from fedsim.traces.format import (
 from fedview.results.columns import text_of
 
 Cells = dict[str, str]
-MOST_BYTES = 1 << 30  # rows of a trace
+MOST_BYTES = 1 << 30  # of a trace
 _DIGITS = 15  # digits of a whole number
 
 

@@ -29,7 +29,7 @@ _MOST = 8  # rooms in which a receiver keeps arrays
 class _Head(NamedTuple):
     """The head of a message."""
 
-    sizes: list[int]  # places of the arrays in a room
+    sizes: list[int]  # of the arrays in a room
     room: int  # the room's number
     fresh: int  # the bytes of a new room
     left: list[int]  # rooms of the other direction that are free again

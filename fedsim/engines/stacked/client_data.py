@@ -31,7 +31,7 @@ class ClientData:
         self._all, self._which = settings.all, list(map(settings.number_of, names))
         self.samples = [0] * len(names)  # 0: not read yet
         self._judges, self._share_labels = judges, share_labels
-        self._version, self._settings = 0, self._at(0)  # size of the last task
+        self._version, self._settings = 0, self._at(0)  # of the last task
         # The size of a whole task, by the number of the client's settings and its
         # samples.
         self._steps: dict[tuple[int, int], tuple[int, float]] = {}

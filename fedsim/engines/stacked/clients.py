@@ -108,7 +108,7 @@ class StackedClients:
         )
         self._downloads = Downloads(self._state.published)
         self._held = [0] * count  # versions
-        self._granted: list[Lease] = []  # times after events of the coordinator
+        self._granted: list[Lease] = []  # not started yet
         self._errors: dict[int, WorkloadError] = {}  # that are not told yet
         self._evaluations = OwnEvaluations(
             evaluate, coordinator.evaluations, client, lambda who: self._held[who]

@@ -42,7 +42,7 @@ class Task(NamedTuple):
     kept: State = None  # the memory from the task before
     memory_D: Vector | None = None  # the error memory: what its messages have left out
     recalled: State = None  # what its next message needs of the last decided one
-    density: float = 1.0  # key of its message
+    density: float = 1.0  # of its message
     wanted: int | None = None  # samples that its steps use; None for the usual number
     part: tuple[int, int] | None = None  # of the data: index and count, if they matter
 

@@ -25,7 +25,7 @@ class Given(NamedTuple):
     down: int  # bytes of the patch
     steps: int
     held: int  # the version that the client had before
-    measured: Measured | None = None  # duration of the training
+    measured: Measured | None = None  # of the training
 
     @classmethod
     def of(cls, saved: JSON) -> "Given":
@@ -55,7 +55,7 @@ class Entering(NamedTuple):
 
     @property
     def counts(self) -> Counts | None:
-        """How often each class is among the used samples; None if unknown."""
+        """The number of used samples of each class; None if unknown."""
         return self.stack.counts[self.row]
 
     @property

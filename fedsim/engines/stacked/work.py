@@ -37,7 +37,7 @@ class Waiting(NamedTuple):
     version: int
     base_D: Vector
     steps: int
-    density: float = 1.0  # key of the message
+    density: float = 1.0  # of the message
     wanted: int | None = None  # samples that the steps use; None for the usual number
 
 
