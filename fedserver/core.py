@@ -206,7 +206,7 @@ class Core:
         """
         self._run = run
         self.spill = Spill(run.journal.folder)
-        """Holds large vectors while nobody looks at them."""
+        """Holds large vectors while no reader needs them."""
         run.coordinator.state.set_aside(self.spill.moved)
         self.now = Clock(run.coordinator.state.at).now
         self._observe = observe
@@ -220,7 +220,7 @@ class Core:
         self._thread = threading.Thread(target=self._work, name="core")
         self._is_ending = threading.Event()
         self.trouble = ""
-        """Why the disk takes no records now; until it does, no event should come."""
+        """Why the disk takes no records now; no event should come while it is set."""
 
     def start(self) -> None:
         """Starts the thread, which first releases the actions of the recovery."""

@@ -101,11 +101,13 @@ class Server:
         self.over = asyncio.Event()
         """Set once the run has ended."""
         self.hurries = asyncio.Event()
-        """Set when the process is told to stop while it stops."""
+        """Set when the process gets a second request to stop."""
         self._stop = asyncio.Event()
         self.evaluator_starts: Callable[[], bool] = lambda: False
-        """Whether the server's own evaluator has been started, or is about to, and may
-        not have connected yet."""
+        """Returns whether the server's own evaluator may be about to connect.
+
+        It has been started or is about to be, and may not have connected yet.
+        """
 
     async def serve(self) -> str | None:
         """Serves; returns why the run ended, or None if it was only stopped.

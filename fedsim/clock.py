@@ -19,7 +19,7 @@ class Clock(Generic[What]):
         self.queue: list[tuple[Seconds, int, What]] = []  # a heap
         self._numbers = itertools.count(1)
         self.ticket = self._numbers.__next__
-        """Returns the next number; of two events at one time the lower comes first."""
+        """Returns the next ticket; of two events at one time, the lower comes first."""
 
     def go_on(self, now: Seconds, ticket: int) -> None:
         """Continues at a time, with ``ticket`` as the next ticket number."""

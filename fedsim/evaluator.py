@@ -54,7 +54,7 @@ class SimulatedEvaluator:
         self._needed = needed
         self._failures = 0  # failures of the user's code in a row
         self.failure: WorkloadError | None = None
-        """Why nothing is evaluated any more; None: it is."""
+        """The error that ended the evaluations; None if there is none."""
         coordinator = world.run.coordinator
         state = ParticipantState(NAME, world.run.run_id, coordinator.state.epoch)
         self._participant = Participant(coordinator.algorithm, state)

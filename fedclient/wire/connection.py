@@ -85,8 +85,11 @@ class Connection:
         self.transferred = TransferCounter()
         self.phases: Phases = OFF
         self.begins: Callable[[bool], Seconds] = _for_ever
-        """Is called when a call begins, with whether the server may hold it; returns
-        how long it may take, or take to connect if it may be held."""
+        """Is called when a call begins, with whether the server may hold it.
+
+        It returns the maximum duration of the call, or of the connection if the call
+        may be held.
+        """
         self.open()
         self._partial = Partial()
         self.session = secrets.randbits(64)

@@ -332,7 +332,7 @@ class Sessions:
         self._heard: dict[str, Seconds] = {}
         self._left: set[str] = set()  # clients not heard of since their session ended
         self.waiting: dict[str, str] = {}
-        """Why clients begin no task, as they said last, by id."""
+        """The clients' latest reasons for beginning no task, by id."""
 
     def claim(self, name: str, cid: str) -> str:
         """Gives a name to a client, and tells the client that held it before to stop.

@@ -92,17 +92,17 @@ class Fates:
         count = len(names)
         self.life = life
         self.is_there = [False] * count
-        """What is sent to a client that is away is lost."""
+        """Whether each client is present; a message to an absent client is lost."""
         self.tasks = [0] * count
-        """How many tasks each has been given; chance goes by this number."""
+        """The number of tasks that each client was given; random draws depend on it."""
         self.attempts = [0] * count
-        """How often each has sent the message in flight."""
+        """The number of times that each client has sent the message in flight."""
         self.failures: dict[int, int] = {}
-        """How often the code of each has raised in a row."""
+        """The number of errors in a row of each client's code."""
         self._unable: tuple[set[int], set[int]] | None = (set(), set())
-        """Whose data failed, and whose training; None once somebody has trained."""
+        """Clients with failed data, and with failed training; None once one trained."""
         self.notes_training = True
-        """Whether :meth:`train` has anything to note."""
+        """Whether :meth:`train` has to note anything."""
         self.overlaps = world.run.coordinator.algorithm.config.client.overlaps
         self._since: dict[int, Seconds] = {}  # times given to :meth:`train_on`
 

@@ -54,7 +54,7 @@ class WebPort:
         self._scraping = asyncio.Lock()
         host, port = self._socket.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        """HOST:PORT on which it listens."""
+        """The address HOST:PORT on which it listens."""
 
     def start(self) -> None:
         """Answers from now on."""

@@ -53,13 +53,13 @@ class Messages:
         self.is_pending = [False] * count
         """Whether the client waits for the verdict on its message."""
         self.arrivals = [0] * count
-        """How often the pending message has arrived."""
+        """The number of times that the pending message has arrived."""
         self.tasks: dict[int, Given] = {}
-        """What the clients train, or have trained without knowing the verdict."""
+        """The tasks that clients train, or have trained without knowing the verdict."""
         self.shares: dict[int, float] = {}
-        """The share of the work that a client does, where it is not all of it."""
+        """The share of the work that a client does, if it is not all of it."""
         self._folded = set[int]()
-        """The clients whose memory holds mass of updates that were rejected."""
+        """The clients whose memory holds mass of rejected updates."""
         self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
 
     def make(self, who: int) -> None:

@@ -86,7 +86,7 @@ class PendingUpdates:
         self._rounds, self._log, self._names = rounds, log, names
         self._entering: list[Entering] = []
         self.put = self._entering.append
-        """Adds an update (:class:`Entering`) that has arrived, behind the others."""
+        """Adds an update (:class:`Entering`) that has arrived, after the others."""
 
     def __len__(self) -> int:
         """Returns the number of updates."""

@@ -46,12 +46,14 @@ class RunLog:
         """Calls ``place`` for a client's part of the data: index and count."""
         self._world, self._names, self._place = world, names, place
         self.up, self.down = Transfers(list), Transfers(list)
-        """What has travelled since it was summed up last: a sum for each client would
-        be in no cache when its client comes again."""
+        """The transfers since the last summation.
+
+        A sum for each client would be in no cache when its client comes again.
+        """
         self._sums: dict[tuple[Way, str], LaneSums] = {}  # by way and codec
         self._tally, self._flushed = Tally(), time.monotonic()
         self.add = self._tally.add
-        """Takes note of a lease and its decision (:class:`TallyRow`)."""
+        """Adds a lease and its decision (:class:`TallyRow`)."""
 
     def enrol(self) -> None:
         """Records the enrolment of all clients."""

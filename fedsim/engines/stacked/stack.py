@@ -33,9 +33,9 @@ class Stack:
         self.messages: list[Payload | None] = [None] * count  # None for the whole Δ
         self.residual: list[Vector | None] = [None] * count
         self.own: list[Vector | None] = [None] * count
-        """The clients' own models, where controllers have them evaluated."""
+        """The clients' own models, if controllers evaluate them."""
         self.failure: Failure | None = None
-        """What the model or the loss raised in the one task that this is of."""
+        """The error of the model or the loss in the only task of this stack."""
 
     @classmethod
     def failed(cls, failure: Failure) -> "Stack":
