@@ -52,7 +52,7 @@ def main(handle: int) -> None:
     threading.Thread(target=_listen, args=(connection, jobs), daemon=True).start()
     try:
         compute = _prepare(blueprint, connection)
-    except BaseException as error:  # noqa: BLE001 -- it is told to the client
+    except BaseException as error:  # noqa: BLE001 -- the client gets it
         connection.send(Failure.of(error))
         return
     while True:
@@ -96,7 +96,7 @@ def _prepare(
         try:
             with user_code("training"):
                 return answer(model, samples, code, worker, job)
-        except BaseException as error:  # noqa: BLE001 -- it is told to the client
+        except BaseException as error:  # noqa: BLE001 -- the client gets it
             return Failure.of(error)
 
     return compute

@@ -115,7 +115,7 @@ class ExactClients:
         self._is_judged = algorithm.config.update_filter.rest is not None  # before
         self._plans: dict[int, Plan | None] = {}
         self._durations: dict[int, Seconds] = {}  # of the tasks that are computed
-        self._is_recorded = False  # when updates arrive is told, not simulated
+        self._is_recorded = False  # a record sets the arrivals
         fates = self.fates
         self._handlers: tuple[Callable[[int], None], ...] = (
             self._push,

@@ -33,7 +33,7 @@ MANY = 10  # the same, for errors that each client has in its own data
     DROPS,  # it is lost while it trains
     MISSED,  # the server notices that it is lost
     FAILS,  # its code has raised
-    REPORTS,  # it tells what it has evaluated
+    REPORTS,  # it sends its evaluation
     ASKS,  # it asks for work, after a while
     RECEIVES,  # a model has reached it
 ) = range(12)

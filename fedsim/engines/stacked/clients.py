@@ -79,7 +79,7 @@ class StackedClients:
         self._latency = [population.latency(who) for who in range(count)]
         controller = coordinator.algorithm.controller
         self._is_measured = coordinator.algorithm.observes_tasks
-        self._rest = algorithm.update_filter.rest  # of who is refused; None: nobody is
+        self._rest = algorithm.update_filter.rest  # of refused tasks; None: none is
         self._bytes = work.fixed_bytes or 0
         # Whether the arrival time of an update is known when its task is given.
         self._direct = (
@@ -109,7 +109,7 @@ class StackedClients:
         self._downloads = Downloads(self._state.published)
         self._held = [0] * count  # versions
         self._granted: list[Lease] = []  # not started yet
-        self._errors: dict[int, WorkloadError] = {}  # that are not told yet
+        self._errors: dict[int, WorkloadError] = {}  # not reported yet
         self._evaluations = OwnEvaluations(
             evaluate, coordinator.evaluations, client, lambda who: self._held[who]
         )

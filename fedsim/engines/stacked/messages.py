@@ -60,7 +60,7 @@ class Messages:
         """The share of the work that a client does, if it is not all of it."""
         self._folded = set[int]()
         """The clients whose memory holds mass of rejected updates."""
-        self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
+        self._refused: dict[int, Verdict] = {}  # until sent; others are accepted
 
     def make(self, who: int) -> None:
         """Makes the message of a client's task."""

@@ -112,7 +112,7 @@ class Worker:
             if isinstance(share, Trial):
                 return self._try(share.client)
             return self._compute(share, share.arrays or arrays)
-        except BaseException as error:  # noqa: BLE001 -- it is told, and raised there
+        except BaseException as error:  # noqa: BLE001 -- sent, and raised there
             return Failure.of(error)
 
     def _compute(self, share: Share, arrays: Any) -> Computed:
