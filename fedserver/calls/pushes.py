@@ -581,7 +581,9 @@ class Pushes:
     def _decide(
         self, cid: str, deciding: Coroutine[Any, Any, pb.PushReply]
     ) -> asyncio.Task[pb.PushReply]:
-        """Decides on a client's only update at this time, even if no call waits.
+        """Decides on a client's update, even if no call waits for the verdict.
+
+        Until then, no other update of the client is decided on.
 
         Args:
             cid: the client whose update it is.
