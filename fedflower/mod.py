@@ -295,7 +295,7 @@ class _Node:
             context.state[LOCAL] = app.ArrayRecord(arrays_)
 
     def model(self) -> Vector:
-        """The model that the node holds."""
+        """Returns the model that the node holds."""
         public_D = self.participant.state.public_D
         assert public_D is not None
         return public_D

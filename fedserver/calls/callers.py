@@ -405,7 +405,7 @@ class Sessions:
         return set(self._heard)
 
     def is_here(self, cid: str) -> bool:
-        """Whether the server has heard of a client within ``timeouts.lost``."""
+        """Returns whether a client was heard of within ``timeouts.lost``."""
         return cid in self._heard
 
     @property
