@@ -90,14 +90,14 @@ class Algorithm(NamedTuple):
         return learns or self.server_controller is not None
 
     def uplink_of(self, density: float) -> Compressor:
-        """The uplink for messages of this share of their usual size."""
+        """Returns the uplink for messages of this share of their usual size."""
         if density == 1.0:
             return self.uplink
         shorter = self.config.uplink.shorter(density)
         return self.uplink if shorter is None else shorter.build_for(self.spec)
 
     def latest(self, clients: int) -> int:
-        """The staleness limit, in versions.
+        """Returns the staleness limit, in versions.
 
         With W updates in flight and K updates a version, an update is W / K versions
         late on average. The update of a client that is n times slower is n times later.
@@ -156,15 +156,15 @@ class AlgorithmConfig(Method):
     update_filter: AnyUpdateFilter = AcceptAll()
     """Which updates are used at all."""
     staleness: AnyStaleness = Constant()
-    """How much a late update counts."""
+    """The weight of late updates."""
     aggregator: AnyAggregator = WeightedMean()
-    """How the updates of a buffer become one."""
+    """The rule that makes one update of those in a buffer."""
     server: AnyServerOptimizer = SGD()
-    """How the aggregate moves the model."""
+    """The rule by which the aggregate moves the model."""
     client: AnyClientAlgorithm = LocalSGD()
-    """What a client does with a task."""
+    """The algorithm that a client trains with."""
     uplink: AnyCompressor = Identity()
-    """How updates travel."""
+    """The compression of updates."""
     downlink: AnyCompressor = Identity()
     """How new versions travel; the server's error memory is W - X."""
     ring_bytes: int | None = Field(default=None, ge=0)
@@ -175,7 +175,7 @@ class AlgorithmConfig(Method):
     """What sets a client's tasks by how its past ones went; their shares multiply."""
 
     def declared(self, spec: ParamSpec) -> Declared:
-        """The formats that updates may have; a client that leaves sends a dense one."""
+        """Returns the formats of updates; a client that leaves sends a dense one."""
         return largest_of([{"dense": spec.dim}, self.uplink.declared_for(spec)])
 
     @property
@@ -198,7 +198,7 @@ class AlgorithmConfig(Method):
     def most_steps(
         self, samples: int, version: int, own: ClientAlgorithmConfig | None = None
     ) -> int:
-        """The most steps that a client is given, whatever it claims to have taken.
+        """Returns the most steps that a client is given, whatever it claims to have.
 
         Args:
             samples: how many it says that it has; ``samples_cap`` bounds them.
@@ -359,7 +359,7 @@ class AlgorithmConfig(Method):
             )
 
     def build(self, model: ParamSpec) -> Algorithm:
-        """The algorithm for this model.
+        """Returns the algorithm for this model.
 
         Raises:
             ConfigError: its client algorithm cannot train such a model, or the settings
@@ -414,7 +414,7 @@ def _built(role: str, config: CompressorConfig, spec: ParamSpec) -> Compressor:
 
 
 def count_samples(samples: int, weigh_by: str | None, cap: int | None) -> float:
-    """The number of samples that an update counts for.
+    """Returns the number of samples that an update counts for.
 
     Args:
         samples: the number of samples that it was trained on.

@@ -29,7 +29,7 @@ class StreamedMetric(Protocol):
         """Takes the outputs for a batch, and their targets, a row for each sample."""
 
     def compute(self) -> Any:
-        """The metric of all batches since :meth:`reset`: a number, or some by name."""
+        """Returns the metric since :meth:`reset`: a number, or several by name."""
 
     def reset(self) -> None:
         """Forgets all batches."""
@@ -51,7 +51,7 @@ def evaluation_batches(
 
 
 def measured(metrics: MetricsOf, batches: Batches, join: Join) -> dict[str, float]:
-    """The values of metrics over all batches together.
+    """Returns the values of metrics over all batches together.
 
     Args:
         metrics: a function of (output, target) that returns numbers by name, a metric
@@ -112,7 +112,7 @@ def _piece(batches: list[tuple[Any, Any]], join: Join) -> Batches:
 
 
 def nbytes_of(tree: Any) -> int:
-    """The bytes of all arrays of a tree."""
+    """Returns the bytes of all arrays of a tree."""
     if isinstance(tree, Mapping):
         tree = tuple(tree.values())
     if isinstance(tree, tuple | list):
@@ -121,7 +121,7 @@ def nbytes_of(tree: Any) -> int:
 
 
 def named(metrics: MetricsOf) -> Mapping[str, AnyMetric]:
-    """Metrics by name; the name is empty for a function that names them itself."""
+    """Returns metrics by name; a function that names them itself has the name ""."""
     if metrics is None:
         return {}
     return metrics if isinstance(metrics, Mapping) else {"": metrics}
@@ -130,7 +130,7 @@ def named(metrics: MetricsOf) -> Mapping[str, AnyMetric]:
 def _sorted(
     metrics: MetricsOf,
 ) -> tuple[dict[str, StreamedMetric], dict[str, Function]]:
-    """The metrics that are given batches, and those that are given everything."""
+    """Splits metrics into those that take batches and those that take everything."""
     streams: dict[str, StreamedMetric] = {}
     functions: dict[str, Function] = {}
     for name, metric in named(metrics).items():
@@ -151,7 +151,7 @@ def _sorted(
 
 
 def _fresh(function: Function) -> Function:
-    """A copy of what is called, so that each evaluation is its first.
+    """Returns a copy of what is called, so that each evaluation is its first.
 
     What it remembers, a function in its closure, would depend on who evaluates. One
     that cannot be copied is used as it is.
@@ -184,7 +184,7 @@ def _whole(parts: list[Any], join: Join) -> Any:
 
 
 def numbers(name: str, value: Any) -> dict[str, float]:
-    """A metric's value as numbers by name.
+    """Returns a metric's value as numbers by name.
 
     Args:
         name: of the metric; empty if the value names its numbers itself.
@@ -215,7 +215,7 @@ def checked(values: Mapping[str, float]) -> Mapping[str, float]:
 
 
 def number(what: str, value: Any) -> float:
-    """A number of any type: of Python, NumPy or torch, or an array of one number.
+    """Returns a number of Python, of NumPy or torch, or of an array of one number.
 
     Args:
         what: names it, for the message.

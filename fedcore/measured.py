@@ -1,4 +1,4 @@
-"""What a device says of itself, and what a task took there.
+"""A device's report of itself, and the cost of a task there.
 
 All of it is a claim of the peer. A fact that no device can have counts as absent, and
 any fact may be absent.
@@ -47,7 +47,7 @@ class Device(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What a task's local training took; None: unknown."""
+    """The cost of a task's local training; None: unknown."""
 
     samples: int = 0
     """How many samples its steps used, each as often as it was used."""
@@ -68,7 +68,7 @@ class Measured(NamedTuple):
 
 
 class TaskReport(NamedTuple):
-    """What the server knows of a task that has ended."""
+    """The server's facts about a task that has ended."""
 
     at: Seconds
     """When its update got its verdict."""

@@ -1,4 +1,4 @@
-"""What the platform asks of a model: one flat vector, alone or in a stack."""
+"""The contract of a model: one flat vector, alone or in a stack."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -159,7 +159,7 @@ class StackedModel(Protocol):
 
     @property
     def how(self) -> str:
-        """How the gradients are computed, in words for the log."""
+        """The method that computes the gradients, in words for the log."""
 
     def seed(self, key: Key) -> None:
         """Seeds what the model itself draws at random (dropout), for one stack."""

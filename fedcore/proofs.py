@@ -58,11 +58,11 @@ class Authenticator:
         return self._mac(b"left", epoch)
 
     def allows(self, shown: Proof, made: Proof) -> bool:
-        """Whether a proof is a right; without a secret, nobody needs one."""
+        """Returns whether a proof is a right; without a secret, nobody needs one."""
         return self._secret is None or self.confirms(shown, made)
 
     def confirms(self, shown: Proof, made: Proof) -> bool:
-        """Whether a proof is the one that this server makes, in constant time."""
+        """Compares a proof with the one that this server makes, in constant time."""
         if self._secret is None:
             return False
         return hmac.compare_digest(

@@ -1,4 +1,4 @@
-"""What a user's object remembers beside the model from one call to the next.
+"""Finds the state that a user's object keeps from one call to the next.
 
 Only the model is sent and kept. A module, a loss or a gradient function that remembers
 something else would be another one at each client, and in a simulation one for all of
@@ -60,7 +60,7 @@ class Part(NamedTuple):
 
 
 class Held:
-    """What an object holds, by name, as values that can be compared."""
+    """An object's state, by name, as values that can be compared."""
 
     def __init__(self, known: frozenset[Any] = frozenset()) -> None:
         """Holds nothing yet; what is known belongs to the model and is left out."""
@@ -292,7 +292,7 @@ def _(value: Any, name: str, held: Held, deep: int) -> None:
 
 
 def is_looked_at(step: int) -> bool:
-    """Whether a step, counted from 1 on, is one of those that are looked at."""
+    """Returns whether a step, counted from 1 on, is one of those that are looked at."""
     return step <= FIRST or not step & (step - 1)
 
 
@@ -378,7 +378,7 @@ class Memory:
         return _copies(values, given)
 
     def _fresh(self) -> list[Any] | None:
-        """The objects as they were before the first step; None: unknown."""
+        """Returns the objects as they were before the first step; None: unknown."""
         return None if self._copies is None else self._copied(self._copies)
 
     def end(
@@ -454,7 +454,7 @@ class Memory:
 
 
 class Look:
-    """What was held before one step."""
+    """The state before one step."""
 
     def __init__(
         self, memory: Memory, before: list[Held], draws: Callable[[], Restore]
@@ -547,7 +547,7 @@ def _copy(value: Any, memo: dict[int, Any]) -> Any:
 
 
 def _copy_or_same(value: Any, memo: dict[int, Any]) -> Any:
-    """A copy of what a function holds, which may be a module or an open file."""
+    """Copies a value that a function holds, which may be a module or an open file."""
     try:
         return _copy(value, memo)
     except Exception:  # noqa: BLE001 -- copying an object of the user's
@@ -555,7 +555,7 @@ def _copy_or_same(value: Any, memo: dict[int, Any]) -> Any:
 
 
 def _changed(before: Held, after: Held) -> list[str]:
-    """Names of all that has another value, or is new or gone, in their order."""
+    """Returns the names of changed, new and gone values, in their order."""
     names = {**after.values, **before.values}
     missing = object()
     return [
@@ -591,7 +591,7 @@ def _is_users(module: str | None) -> bool:
 
 
 def _is_data(value: Any) -> bool:
-    """Whether a class attribute may be a state, and is no part of the class itself."""
+    """Returns whether a class attribute may be state, and no part of the class."""
     return not (
         callable(value) or hasattr(type(value), "__get__") or isinstance(value, type)
     )
@@ -611,7 +611,7 @@ def _own(value: Any) -> dict[str, Any]:
 
 
 def _named_by(code: types.CodeType) -> Iterator[str]:
-    """Names that a function's code uses, and that of functions in it."""
+    """Yields names that a function's code uses, and that of functions in it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -619,7 +619,7 @@ def _named_by(code: types.CodeType) -> Iterator[str]:
 
 
 def _key(key: Any, place: int) -> str:
-    """A dict's key as text, without calling code of the user's."""
+    """Returns a dict's key as text, without calling code of the user's."""
     if type(key) in (str, int, float, bool, bytes, type(None)):
         return repr(key)
     if isinstance(key, tuple):

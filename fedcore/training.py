@@ -24,12 +24,12 @@ from fedcore.workload import NOBODY, Client, LocalTask, Workload
 
 
 def client_seed(seed: int, client: str) -> int:
-    """The seed of the stream from which the keys of a client's tasks are drawn."""
+    """Returns the seed of the stream that gives the keys of a client's tasks."""
     return Key.root(seed).fold_in("client", client).seed()
 
 
 def task_key(seed: int, client: str, seq: int) -> Key:
-    """The randomness of a client's task.
+    """Returns the randomness of a client's task.
 
     It is two words of the client's stream, so the keys of many tasks can be drawn
     together.
@@ -251,7 +251,7 @@ class Trainer:
         client: Client = NOBODY,
         wanted: int | None = None,
     ) -> Trained:
-        """The update of one task, Δ = start - w, on this version of the model.
+        """Returns the update of one task, Δ = start - w, on this version of the model.
 
         Raises:
             UserCodeError: the user's code raised.
@@ -286,7 +286,7 @@ class Trainer:
     def _met(
         self, start_D: Vector, trained: Trained, version: int, client: Client
     ) -> Trained:
-        """What came of a task, for the model that its update changes."""
+        """Returns a task's result for the model that its update changes."""
         meet = self._algorithm.clients.of(client.name).at(version).build().meet
         if meet is None:
             return trained
@@ -303,7 +303,7 @@ class _Stoppable:
         self._model, self._goes_on = model, goes_on
 
     def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
-        """The model's gradient, as long as it goes on."""
+        """Returns the model's gradient, as long as it goes on."""
         if not self._goes_on():
             raise StoppedError("nobody waits for these steps any more")
         return self._model.gradient(w_D, x, y)

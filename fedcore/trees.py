@@ -39,7 +39,7 @@ def save_tree(tree: State, name: str, arrays: Arrays) -> Any:
 def load_tree(
     template: State, saved: Any, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> State:
-    """The state that :func:`save_tree` saved, as the tuple types of ``template``."""
+    """Returns the state that :func:`save_tree` saved, in ``template``'s tuple types."""
     if isinstance(saved, dict) and "dict" in saved:
         return {key: load_tree(None, leaf, arrays) for key, leaf in saved["dict"]}
     if isinstance(saved, dict):
@@ -98,5 +98,5 @@ def save_each(
 def load_each(
     saved: Iterable[tuple[int, Any]], arrays: Mapping[str, npt.NDArray[Any]]
 ) -> dict[int, State]:
-    """The trees that :func:`save_each` saved; their tuples are plain ones."""
+    """Returns the trees that :func:`save_each` saved; their tuples are plain ones."""
     return {number: load_tree(None, tree, arrays) for number, tree in saved}

@@ -75,7 +75,7 @@ def _reason_of(error: BaseException) -> BaseException | None:
 
 
 def _closes_generator(error: BaseException) -> bool:
-    """Whether somebody closes a generator, and did not raise the error as any other.
+    """Returns whether the error closes a generator, and was not raised like others.
 
     ``close`` raises it where each generator waits at its ``yield``, and so in
     generators alone.
@@ -110,7 +110,7 @@ def described_error(error: BaseException) -> str:
 
 
 def can_be_shown(error: BaseException) -> bool:
-    """Whether an error's message can be made."""
+    """Returns whether an error's message can be made."""
     try:
         str(error)
     except BaseException as raised:  # noqa: BLE001 -- of the user's as well
@@ -144,7 +144,7 @@ def _trace_of(error: BaseException) -> str:
 
 
 def out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is a lack of memory.
+    """Returns whether an error, or what caused it, is a lack of memory.
 
     Torch has errors of its own for that, by the device.
     """
@@ -163,7 +163,7 @@ def out_of_memory(error: BaseException | None) -> bool:
 
 
 def last_words(error: LatecomerError) -> str:
-    """The end of the traceback of what the user's code raised, as printable lines.
+    """Returns the end of the user's traceback as printable lines.
 
     Of an error that has no cause, its message.
     """

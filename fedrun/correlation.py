@@ -1,4 +1,4 @@
-"""How far two series of values agree."""
+"""The correlation of two series of values."""
 
 import math
 from collections.abc import Sequence

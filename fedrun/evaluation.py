@@ -28,7 +28,7 @@ class Evaluation(NamedTuple):
     metrics: dict[str, float]
 
     def to_json(self) -> JSON:
-        """The same as plain data."""
+        """Returns it as plain data."""
         return {"samples": self.samples, "metrics": self.metrics}
 
     @classmethod

@@ -157,7 +157,7 @@ def load_model(path: Path) -> tuple[ParamSpec, Vector]:
 
 
 def is_of_another_program(path: Path) -> bool:
-    """Whether a file does not say in which order its tensors make a model.
+    """Returns whether a file does not say in which order its tensors make a model.
 
     Raises:
         ModelError: the file is missing or damaged.
@@ -226,7 +226,7 @@ def warm_start(model: FlatModel, path: Path) -> Vector:
 
 
 def _spec_of(file: TensorFile) -> ParamSpec:
-    """The spec of all tensors of a file, in its order."""
+    """Returns the spec of all tensors of a file, in its order."""
     if not file.tensors:
         raise ModelError(f"{file.path}: there are no tensors in it")
     for name, stored in file.tensors.items():
@@ -242,7 +242,7 @@ def _spec_of(file: TensorFile) -> ParamSpec:
 def _flat(
     file: TensorFile, spec: ParamSpec, names: Mapping[str, str] = MappingProxyType({})
 ) -> Vector:
-    """The flat vector of a file's tensors.
+    """Returns the flat vector of a file's tensors.
 
     Args:
         file: holds all of them.
@@ -260,7 +260,7 @@ def _flat(
 
 
 def _names_in(file: TensorFile, spec: ParamSpec, rest: Rest) -> dict[str, str]:
-    """The names under which a file has the tensors of a model, where it has them.
+    """Returns a file's names of a model's tensors, where the file has them.
 
     Of a tied tensor that may be its second name.
     """
@@ -274,7 +274,7 @@ def _names_in(file: TensorFile, spec: ParamSpec, rest: Rest) -> dict[str, str]:
 def _difference(
     file: TensorFile, spec: ParamSpec, names: Mapping[str, str], rest: Rest | None
 ) -> str:
-    """What differs first between a file and a model, as a sentence; empty: nothing."""
+    """Returns the first difference between a file and a model, as a sentence, or ""."""
     known = {each.name for each in (*spec.tensors, *spec.local)}
     if rest is not None:
         known |= {*rest.frozen, *rest.tied}
@@ -308,7 +308,7 @@ def _difference(
 def _frozen_difference(
     file: TensorFile, spec: ParamSpec, theirs: ParamSpec | None, rest: Rest | None
 ) -> str:
-    """The first tensor that is not trained and differs; empty: none does.
+    """Returns the first tensor that is not trained and differs; empty: none does.
 
     A file of this program tells digests of those that it does not hold.
     """
@@ -326,7 +326,7 @@ def _equal(file: TensorFile, one: str, other: str) -> bool:
 
 
 def _is_same(file: TensorFile, name: str, expected: Any) -> bool:
-    """Whether a file has these values, as far as its type can tell."""
+    """Returns whether a file has these values, as far as its type can tell."""
     if expected is None or name not in file.tensors:
         return True
     if file.tensors[name].shape != np.shape(expected):
@@ -338,7 +338,7 @@ def _is_same(file: TensorFile, name: str, expected: Any) -> bool:
 def _changes(
     file: TensorFile, spec: ParamSpec, names: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """What is done to a file's values to make a model of them, in words."""
+    """Describes the changes that make a model of a file's values."""
     kinds = {file.tensors[names[each.name]].dtype: None for each in spec.tensors}
     changes = [f"{FLOATS[kind]} becomes float32" for kind in kinds if kind != "F32"]
     local = [each.name for each in spec.local if each.name in file.tensors]

@@ -213,7 +213,7 @@ def _recorded(raw: Any) -> Iterable[tuple[str, str]]:
 
 
 def _found(file: str, digest: str) -> Source | None:
-    """The file that was imported with this digest, or else under this name."""
+    """Returns the file that was imported with this digest, or else under this name."""
     alike = [s for s in _LOADED.values() if Path(s.path).name == Path(file).name]
     same = [s for s in _LOADED.values() if s.digest == digest]
     return next(iter([*same, *alike]), None)

@@ -118,7 +118,7 @@ def free_name(folder: Path, name: str, at: Seconds) -> bool:
 
 
 class Done(NamedTuple):
-    """What came of an act of an operator."""
+    """The outcome of an operator's act."""
 
     version: int
     """The newest version of the run."""

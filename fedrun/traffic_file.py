@@ -37,7 +37,7 @@ CREATE TABLE crossed (
 
 
 def _is_of_disk(error: Exception) -> bool:
-    """Whether the disk is the reason, and not what the file holds."""
+    """Returns whether the disk is the reason, and not what the file holds."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary one
@@ -177,7 +177,7 @@ def read_traffic(folder: Path) -> Traffic | None:
 
 
 def _is_empty(db: sqlite3.Connection) -> bool:
-    """Whether the tables could not be made."""
+    """Returns whether the tables could not be made."""
     (tables,) = db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     return not tables
 

@@ -24,7 +24,7 @@ def note(file: Path) -> None:
 
 
 def has_changed(file: Path) -> bool:
-    """Whether a file differs from what was imported."""
+    """Returns whether a file differs from what was imported."""
     now = digest_of(file.read_bytes())
     return _DIGESTS.setdefault(file, now) != now
 

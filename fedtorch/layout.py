@@ -159,7 +159,7 @@ def _kinds_of(layer: str, kinds: Mapping[str, str]) -> set[str]:
 
 
 def _is_read(module: nn.Module, counter: str) -> bool:
-    """Whether a layer reads its counter: one that weighs all batches alike."""
+    """Returns whether a layer reads its counter: one that weighs all batches alike."""
     return getattr(place(module, counter)[0], "momentum", None) is None
 
 

@@ -38,7 +38,7 @@ from fedtorch.whole import Beside, flat_of, rest_of, spec_of
 
 
 class Loop(Protocol):
-    """How a library trains and evaluates its module, where it stands."""
+    """Trains and evaluates a library's module, where it stands."""
 
     def fit(self, data: Any, task: TrainingTask) -> float | None:
         """Takes the steps of a task; returns the mean loss, if there is one."""

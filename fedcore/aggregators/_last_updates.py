@@ -1,4 +1,4 @@
-"""What a server remembers of each client's last update: its message, as it came.
+"""The memory of each client's last update: its message, as it arrived.
 
 With top-k of 1 % ten thousand clients with a million values each take 400 MB instead of
 40 GB.

@@ -20,7 +20,7 @@ class CoordinateMedian(AggregatorConfig):
     kind: Literal["coordinate_median"] = "coordinate_median"
 
     def build(self) -> Aggregator:
-        """The aggregator."""
+        """Returns the aggregator."""
         return Aggregator(empty, keep, _finalize)
 
 

@@ -27,7 +27,7 @@ from fedcore.typing import Vector
 
 
 class Memory(NamedTuple):
-    """What the server remembers of the clients."""
+    """The server's memory of the clients."""
 
     updates: LastUpdates
     """G of all clients, with the shares λ·n."""
@@ -43,11 +43,11 @@ class MIFA(AggregatorConfig):
     kind: Literal["mifa"] = "mifa"
 
     def build(self) -> Aggregator:
-        """The aggregator for a model of one tensor."""
+        """Returns the aggregator for a model of one tensor."""
         return _Remembering(Messages(None)).aggregator()
 
     def build_for(self, spec: ParamSpec) -> Aggregator:
-        """The aggregator for this model, whose tensor sizes are needed for messages."""
+        """Returns the aggregator for this model; messages need its tensors' sizes."""
         return _Remembering(Messages(spec.sizes)).aggregator()
 
 

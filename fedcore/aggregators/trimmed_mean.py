@@ -23,7 +23,7 @@ class TrimmedMean(AggregatorConfig):
     """β, the share that is cut on each side."""
 
     def build(self) -> Aggregator:
-        """The aggregator."""
+        """Returns the aggregator."""
         return Aggregator(empty, keep, self._finalize)
 
     def _finalize(self, stack: Stack, samples: float) -> Vector:

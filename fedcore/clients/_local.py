@@ -1,4 +1,4 @@
-"""What all client algorithms that take local steps have in common."""
+"""The base of all client algorithms that take local steps."""
 
 import math
 from abc import abstractmethod

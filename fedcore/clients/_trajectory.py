@@ -1,4 +1,4 @@
-"""What trajectory-regularised SGD and Adam have in common.
+"""The base of trajectory-regularised SGD and Adam.
 
 Zhang, Qu, Chen, Metaxas, "Taming the Noisy Gradient: Train Deep Neural Networks with
 Small Batch Sizes", IJCAI 2019, and the authors' code (huiqu18/TRAlgorithm): in an inner

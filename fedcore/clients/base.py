@@ -23,7 +23,7 @@ from fedcore.typing import Array, Counts, Indices, State, Vector
 
 
 class Rule(Protocol):
-    """How a gradient moves the model.
+    """Moves the model by a gradient.
 
     :class:`fedcore.clients.Descent` is the rule of all variants of SGD and Adam. A
     client optimiser that is none of them brings a rule of its own; its steps are then
@@ -66,7 +66,7 @@ TakeSteps = Callable[[Array, Rule], Taken]
 
 
 class Trained(NamedTuple):
-    """What ``run`` returns: the update, its loss, and what the client keeps."""
+    """The result of ``run``: the update, its loss, and the client's next state."""
 
     delta_D: Array
     """Δ = W - w, (D,) or (N, D), followed by those of the companions."""
@@ -334,7 +334,7 @@ class ClientAlgorithmConfig(Method):
     def publish(
         self, beside_D: Vector, mean_D: Vector, share: float, before: float
     ) -> Vector:
-        """The server's half: the companions that go with the next version.
+        """Returns the server's half: the companions that go with the next version.
 
         Only elementwise IEEE operations are used: a replay is exact on any processor.
 

@@ -52,12 +52,12 @@ def _of_width(rule: Any, width: int) -> Any:
 
 
 def joined(method: State, local_L: Vector) -> State:
-    """What a client keeps: its method's state, and its local values."""
+    """Returns a client's kept state, made of its method's state and local values."""
     return {_METHOD: method, _LOCAL: local_L}
 
 
 def parted(kept: State, initial_L: Vector | None) -> tuple[State, Vector | None]:
-    """The method's state and the local values of what a client keeps.
+    """Returns the method's state and the local values of what a client keeps.
 
     Args:
         kept: None at first.
@@ -76,7 +76,7 @@ def without_method(kept: State, *, has_local: bool) -> State:
 
 
 def forked(config: ClientAlgorithmConfig, kept: State, *, has_local: bool) -> State:
-    """What a client keeps when the server's history is another one."""
+    """Returns the client's state once the server's history is another one."""
     if not has_local or kept is None:
         return config.forked(kept)
     return joined(config.forked(kept[_METHOD]), kept[_LOCAL])
@@ -85,7 +85,7 @@ def forked(config: ClientAlgorithmConfig, kept: State, *, has_local: bool) -> St
 def taken_back(
     config: ClientAlgorithmConfig, kept: State, gone_D: Vector, *, has_local: bool
 ) -> State:
-    """What a client keeps, as if an update that is gone for good had not been.
+    """Returns the client's state as if an update that is gone for good had not been.
 
     The client has learned from it all the same, so its local values stay.
 

@@ -95,7 +95,7 @@ def saving(workers: int, cached: float, multicast_gain: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class CodedShuffle:
-    """What travelled in one shuffle, and what each worker made of it."""
+    """The messages of one shuffle, and the rows that each worker decoded from them."""
 
     needed: tuple[Indices, ...]
     """By worker: the rows of its new part that it does not keep."""

@@ -15,7 +15,7 @@ Part = tuple[Sequence[int], Compressor]  # numbers of tensors, and their compres
 
 
 def by_parts(layout: Layout, parts: Sequence[Part]) -> Compressor:
-    """A compressor without memory for each group of tensors; all others are dropped."""
+    """Returns one compressor for groups of tensors, without memory; drops the others."""
     groups = [group for group, _ in parts]
     where = stretches(layout, groups)
 

@@ -8,7 +8,7 @@ from fedcore.typing import Array
 
 
 def sparse_rows(delta_D: Array, select: Callable[[int, Array], Array]) -> Payload:
-    """The message of the values at selected places.
+    """Returns the message of the values at selected places.
 
     Args:
         delta_D: the values, shape (D,) or (N, D).

@@ -30,7 +30,7 @@ class RatioConfig(CompressorConfig):
         return "contraction"
 
     def shorter(self, share: float) -> Self | None:
-        """These settings with a smaller ratio."""
+        """Returns these settings with a smaller ratio."""
         return self.model_copy(update={"ratio": self.ratio * share})
 
     def declared(self, layout: Layout) -> Declared:
@@ -39,9 +39,9 @@ class RatioConfig(CompressorConfig):
 
     @abstractmethod
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
-        """The message of about ``k`` values; ``delta_D`` has shape (..., D)."""
+        """Returns the message of about ``k`` values; ``delta_D`` has shape (..., D)."""
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
+        """Returns the compressor for this layout."""
         k = kept(self.ratio, sum(layout))
         return stateless(lambda delta_D, key: self.select(delta_D, k, key))

@@ -33,7 +33,7 @@ Keys = Key | Sequence[Key]  # one key, or one for each row of a stack
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a sender knows when it makes a message, beside the vector itself."""
+    """The facts that a sender knows when it makes a message, beside the vector."""
 
     version: int
     """The version of the model that the vector changes."""
@@ -47,7 +47,7 @@ class Context:
 
 
 class Compressor(NamedTuple):
-    """How a vector becomes a message. Inputs are left untouched."""
+    """Makes messages of vectors, and vectors of messages; inputs stay untouched."""
 
     init: Callable[[int], State]
     encode: Callable[[Array, State, Keys], tuple[Payload, State]]
@@ -61,7 +61,7 @@ class Compressor(NamedTuple):
     dropped. Both have the shape (D,) or (N, D)."""
 
     def at(self, context: Callable[[], Context | None]) -> "Compressor":
-        """The compressor for the next message; a context is made only if it is used."""
+        """Returns the next message's compressor; makes a context only if it is used."""
         known = self.given and context()
         return self.given(known) if self.given and known else self
 
@@ -88,7 +88,7 @@ class CompressorConfig(Method):
 
     @property
     def holds(self) -> Holds:
-        """What a sender's memory holds.
+        """The content of a sender's memory.
 
         ``work`` was done and not sent yet, and must reach the model. ``changes`` are
         the difference to what the server has added up of this sender.
@@ -104,11 +104,11 @@ class CompressorConfig(Method):
         return False
 
     def brings_back(self, verdict: Verdict) -> bool:
-        """Whether a message goes back into the sender's memory after this verdict."""
+        """Returns whether this verdict sends a message back into the sender's memory."""
         return verdict.returns_mass
 
     def shorter(self, share: float) -> Self | None:
-        """The settings for messages of about this share of their size.
+        """Returns the settings for messages of about this share of their size.
 
         Args:
             share: above 0, at most 1.
@@ -120,22 +120,22 @@ class CompressorConfig(Method):
 
     @abstractmethod
     def declared(self, layout: Layout) -> Declared:
-        """The formats of its messages for such a model, with those inside others.
+        """Returns the formats of messages about such a model, with those inside others.
 
         For each, the most values that decoding one message of it passes over; a
         server refuses what costs more (:meth:`fedcore.payloads.base.Reader.spend`).
         """
 
     def declared_for(self, spec: ParamSpec) -> Declared:
-        """The formats for a model whose tensors have names and shapes as well."""
+        """Returns the formats for a model whose tensors have names and shapes."""
         return self.declared(spec.sizes)
 
     @abstractmethod
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for a model whose tensors have these sizes."""
+        """Returns the compressor for a model whose tensors have these sizes."""
 
     def build_for(self, spec: ParamSpec) -> Compressor:
-        """The compressor for a model whose tensors have names and shapes as well.
+        """Returns the compressor for a model whose tensors have names and shapes.
 
         Raises:
             ConfigError: the settings name what this model does not have.
@@ -151,7 +151,7 @@ def stateless(
     given: Callable[[Context], Compressor] | None = None,
     recall: Callable[[Payload], State] | None = None,
 ) -> Compressor:
-    """A compressor without memory."""
+    """Returns a compressor without memory."""
     return Compressor(
         lambda _: None,
         lambda delta_D, state, key: (encode(delta_D, key), state),
@@ -161,7 +161,7 @@ def stateless(
 
 
 def fold_in(key: Keys, *names: str | int) -> Keys:
-    """A key of its own for these names, or one for each row of a stack."""
+    """Returns a key of its own for these names, or one for each row of a stack."""
     if isinstance(key, Key):
         return key.fold_in(*names)
     return [each.fold_in(*names) for each in key]
@@ -179,7 +179,7 @@ def formats_inside(inner: CompressorConfig, outer: str) -> set[str]:
 
 
 def largest_of(several: Iterable[Declared]) -> Declared:
-    """The formats of all these compressors, each with its largest number of values."""
+    """Returns all these compressors' formats, each with its largest number of values."""
     most: dict[str, int] = {}
     for declared in several:
         for name, steps in declared.items():

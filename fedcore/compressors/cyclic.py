@@ -50,7 +50,7 @@ class Cyclic(CompressorConfig):
         return "contraction" if self.inner.bias == "contraction" else "neither"
 
     def shorter(self, share: float) -> Self | None:
-        """These settings with shorter blocks."""
+        """Returns these settings with shorter blocks."""
         return self.model_copy(update={"ratio": self.ratio * share})
 
     @model_validator(mode="after")
@@ -63,12 +63,12 @@ class Cyclic(CompressorConfig):
         return self
 
     def declared(self, layout: Layout) -> Declared:
-        """The block, and the inner compressor's message about it."""
+        """Returns this format, and the inner ones for the block."""
         k = kept(self.ratio, sum(layout))
         return {"block": k, **self.inner.declared((k,))}
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
+        """Returns the compressor for this layout."""
         return self._from(layout, 0)
 
     def _from(self, layout: Layout, start: int) -> Compressor:
@@ -90,7 +90,7 @@ class Cyclic(CompressorConfig):
 
 
 def _end(message: Payload) -> int | None:
-    """The end of a message's block; None for a message of another format."""
+    """Returns the end of a message's block; None for a message of another format."""
     if message.format != "block":
         return None
     _, start, count = turn_of(message)

@@ -38,7 +38,7 @@ class EF21(MemoryConfig):
         return "changes"
 
     def brings_back(self, verdict: Verdict) -> bool:
-        """The server did not add the message, so g_i is without it."""
+        """Returns g_i without the message, which the server did not add."""
         return verdict is not Verdict.ACCEPTED
 
     def fits(self, roles: Roles) -> None:

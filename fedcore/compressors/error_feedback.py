@@ -48,7 +48,7 @@ class ErrorFeedback(MemoryConfig):
             )
 
     def limit(self, memory: Array, delta: Array) -> Array:
-        """The memory, scaled down to ``cap`` times the norm of the update.
+        """Returns the memory, scaled down to ``cap`` times the norm of the update.
 
         An empty round, whose update is zero, leaves the memory alone.
         """

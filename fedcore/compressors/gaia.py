@@ -63,15 +63,15 @@ class Gaia(CompressorConfig):
         return "contraction"
 
     def shorter(self, share: float) -> Self | None:
-        """These settings with a higher threshold."""
+        """Returns these settings with a higher threshold."""
         return self.model_copy(update={"threshold": self.threshold / share})
 
     def declared(self, layout: Layout) -> Declared:
-        """All values may be significant, and all are sent without a known model."""
+        """Returns both formats: without a known model all values are sent."""
         return {"sparse": sum(layout), "dense": sum(layout)}
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
+        """Returns the compressor for this layout."""
         return stateless(lambda delta_D, _: dense_payload(delta_D), self._given)
 
     def _given(self, context: Context) -> Compressor:
@@ -100,7 +100,7 @@ def _encode(delta_D: Array, public_D: Array, threshold: float) -> Payload:
 
 
 def _significant(delta_D: Array, value_D: Array, threshold: float) -> Array:
-    """The places, ascending."""
+    """Returns the places, ascending."""
     xp = array_namespace(delta_D)
     magnitudes_D = xp.abs(delta_D)
     marks_D = magnitudes_D > threshold * xp.abs(value_D)

@@ -39,21 +39,21 @@ class GaussianK(RatioConfig):
 
     @classmethod
     def example(cls) -> "GaussianK":
-        """A tenth of a hundred values."""
+        """Returns a tenth of a hundred values."""
         return cls(ratio=0.1)
 
     def declared(self, layout: Layout) -> Declared:
-        """A message has at most a third more than k values."""
+        """Returns this format, with at most a third more than k values."""
         dim = sum(layout)
         return {self.format: min(dim, 4 * kept(self.ratio, dim) // 3)}
 
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
-        """The message of about ``k``; δ is close to top_k's for bell-shaped updates."""
+        """Returns a message of about ``k``; for bell-shaped updates δ is close to top_k's."""
         return sparse_rows(delta_D, lambda _, row_D: _select(row_D, k))
 
 
 def _select(x_D: Array, k: int) -> Array:
-    """The places of the values to send, ascending."""
+    """Returns the places of the values to send, ascending."""
     xp = array_namespace(x_D)
     if not k:
         return xp.nonzero(x_D)[0]
@@ -84,7 +84,7 @@ def _select(x_D: Array, k: int) -> Array:
 
 
 def _above(x_D: Array, threshold: float, most: int, among_K: Array | None) -> Any:
-    """The places of magnitudes above the threshold; None if they exceed ``most``."""
+    """Returns places of magnitudes above the threshold; None beyond ``most`` of them."""
     if among_K is None:
         return above(x_D, _bits(threshold), most)
     near = above(x_D[among_K], _bits(threshold), len(among_K))
@@ -92,14 +92,14 @@ def _above(x_D: Array, threshold: float, most: int, among_K: Array | None) -> An
 
 
 def _bits(threshold: float) -> int:
-    """A threshold as :func:`above` takes it."""
+    """Returns a threshold as :func:`above` takes it."""
     if threshold < 0:
         return -1
     return int(np.abs(np.float32(threshold)).view(np.int32))
 
 
 def _first_threshold(x_D: Array, k: int) -> float:
-    """The quantile: mean + deviation · Φ⁻¹(1 - k/2d)."""
+    """Returns the quantile: mean + deviation · Φ⁻¹(1 - k/2d)."""
     dim = x_D.shape[-1]
     mean, square = (float(sums(x_D)) / dim for sums in (plain_sums, square_sums))
     deviation = math.sqrt(max(0.0, square - mean * mean))

@@ -63,11 +63,11 @@ class LowRank(CompressorConfig):
         return "contraction"
 
     def declared(self, layout: Layout) -> Declared:
-        """A pass over each matrix for each rank."""
+        """Returns this format; decoding passes over each matrix once a rank."""
         return self._declared([squarest(size) for size in layout])
 
     def declared_for(self, spec: ParamSpec) -> Declared:
-        """The declared formats for the shapes of the tensors."""
+        """Returns the declared formats for the shapes of the tensors."""
         return self._declared(matrices(spec))
 
     def _declared(self, shapes: Sequence[tuple[int, int]]) -> Declared:
@@ -77,11 +77,11 @@ class LowRank(CompressorConfig):
         return {"parts": len(shapes), "dense": exact, **ranks}
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout, where each tensor is as square as can be."""
+        """Returns the compressor for this layout, with tensors as square as can be."""
         return self._build([squarest(size) for size in layout])
 
     def build_for(self, spec: ParamSpec) -> Compressor:
-        """The compressor for this model."""
+        """Returns the compressor for this model."""
         return self._build(matrices(spec))
 
     def _build(self, shapes: Sequence[tuple[int, int]]) -> Compressor:

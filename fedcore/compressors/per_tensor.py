@@ -59,7 +59,7 @@ class PerTensor(CompressorConfig):
         return self.inner.bias
 
     def shorter(self, share: float) -> Self | None:
-        """These settings with a shorter inner compressor."""
+        """Returns these settings with a shorter inner compressor."""
         inner = self.inner.shorter(share)
         return None if inner is None else self.model_copy(update={"inner": inner})
 
@@ -90,17 +90,17 @@ class PerTensor(CompressorConfig):
         return self
 
     def _is_apart(self) -> bool:
-        """Whether the inner compressor's message has parts already."""
+        """Returns whether the inner compressor's message has parts already."""
         encode = self.inner.build((1, 1)).encode
         message, _ = encode(np.ones(2, np.float32), None, Key.root(0))
         return message.format == "parts"
 
     def declared(self, layout: Layout) -> Declared:
-        """The formats of all groups of tensors."""
+        """Returns the formats of all groups of tensors."""
         return self._declared(_numbered(layout))
 
     def declared_for(self, spec: ParamSpec) -> Declared:
-        """The declared formats for tensors with names."""
+        """Returns the declared formats for tensors with names."""
         return self._declared(spec)
 
     def _declared(self, spec: ParamSpec) -> Declared:
@@ -110,11 +110,11 @@ class PerTensor(CompressorConfig):
         return largest_of([{"parts": len(spec.sizes), "dense": values}, *inside])
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout; the tensors' names are their numbers."""
+        """Returns the compressor for this layout; tensors are named by numbers."""
         return self._build(_numbered(layout))
 
     def build_for(self, spec: ParamSpec) -> Compressor:
-        """The compressor for this model.
+        """Returns the compressor for this model.
 
         Raises:
             ConfigError: a pattern matches no tensor.
@@ -136,7 +136,7 @@ class PerTensor(CompressorConfig):
         return by_parts(spec.sizes, [(exact, EXACT), *parts] if exact else parts)
 
     def _groups(self, spec: ParamSpec) -> tuple[list[int], list[list[int]]]:
-        """The tensors that travel exactly, and the others as they go together."""
+        """Returns the tensors that travel exactly, and the groups of the others."""
         exact: list[int] = []
         rest: list[int] = []
         for number, tensor in enumerate(spec.tensors):
@@ -162,7 +162,7 @@ def _numbered(layout: Layout) -> ParamSpec:
 
 
 def _model_of(spec: ParamSpec, group: Sequence[int]) -> ParamSpec:
-    """These tensors as a model of their own."""
+    """Returns these tensors as a model of their own."""
     tensors, at = [], 0
     for number in group:
         tensors.append(replace(spec.tensors[number], offset=at))

@@ -34,7 +34,7 @@ class RandomK(RatioConfig):
         return "unbiased" if self.unbiased else "contraction"
 
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
-        """The message of ``k`` seeded coordinates."""
+        """Returns the message of ``k`` seeded coordinates."""
         dim, seed = delta_D.shape[-1], seeds(key)
         scale = dim / max(1, k) if self.unbiased else 1.0
         values_K = take(delta_D, like(seeded_indices(dim, seed, k), delta_D))

@@ -72,11 +72,11 @@ class Rotation(CompressorConfig):
         return self
 
     def declared(self, layout: Layout) -> Declared:
-        """The vector, and the inner compressor's message about its padded rotation."""
+        """Returns this format, and the inner ones for the padded rotation."""
         return {"rotated": sum(layout), **self.inner.declared(blocks(sum(layout)))}
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
+        """Returns the compressor for this layout."""
         parts = blocks(sum(layout))
         inner = self.inner.build(parts)
         if self.scale == "unbiased" and isinstance(self.inner, SignL1):

@@ -76,15 +76,15 @@ class SemiDiscrete(CompressorConfig):
         return True
 
     def shorter(self, share: float) -> Self | None:
-        """These settings with fewer terms."""
+        """Returns these settings with fewer terms."""
         return self.model_copy(update={"bits": self.bits * share})
 
     def declared(self, layout: Layout) -> Declared:
-        """A pass over its matrix for each term."""
+        """Returns this format; decoding passes over each term's matrix."""
         return self._declared([squarest(size) for size in layout])
 
     def declared_for(self, spec: ParamSpec) -> Declared:
-        """The declared formats for the shapes of the tensors."""
+        """Returns the declared formats for the shapes of the tensors."""
         return self._declared(matrices(spec))
 
     def _declared(self, shapes: Sequence[Shape]) -> Declared:
@@ -97,11 +97,11 @@ class SemiDiscrete(CompressorConfig):
         return {"semi_discrete": most}
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout, where each tensor is as square as can be."""
+        """Returns the compressor for this layout, with tensors as square as can be."""
         return self._build([squarest(size) for size in layout])
 
     def build_for(self, spec: ParamSpec) -> Compressor:
-        """The compressor for this model."""
+        """Returns the compressor for this model."""
         return self._build(matrices(spec))
 
     def _build(self, shapes: Sequence[Shape]) -> Compressor:
@@ -134,7 +134,7 @@ class _Weighted(NamedTuple):
 
 
 def _nbytes(x_M: Any, y_N: Any) -> float:
-    """The places and the signs of the factors' numbers that are not zero."""
+    """Returns the places and the signs of the factors' numbers that are not zero."""
     n, k = len(x_M) + len(y_N), np.count_nonzero(x_M) + np.count_nonzero(y_N)
     bitmap, gaps = n, _GAPS * n * _entropy(k / n)
     return (min(bitmap, gaps) + k) / 8 + _TERM
@@ -147,7 +147,7 @@ def _entropy(share: float) -> float:
 def _decomposed(
     delta_D: Any, shapes: Sequence[Shape], budget: float, iterations: int
 ) -> list[_Weighted]:
-    """As many terms as the budget of bytes has, rounded, and at least one.
+    """Returns as many terms as the budget of bytes has, rounded, and at least one.
 
     A vector that is not finite has no terms: the memory keeps it, and shows it.
     """
@@ -182,7 +182,7 @@ def _decomposed(
 
 @finite_products
 def _next(tensor: int, rest_MN: Any, iterations: int) -> _Weighted | None:
-    """The term that lowers the rest most; None if the rest is next to nothing."""
+    """Returns the term that lowers the rest most; None if little is left."""
     if np.abs(rest_MN).max(initial=0.0) < _NOTHING:
         return None
     y_N = rest_MN[np.argmax(np.square(rest_MN).sum(axis=1))]
@@ -205,7 +205,7 @@ def _next(tensor: int, rest_MN: Any, iterations: int) -> _Weighted | None:
 
 
 def _fitted(products: Any) -> Any:
-    """The numbers -1, 0 and 1 that a vector is closest to in direction."""
+    """Returns the numbers -1, 0 and 1 that a vector is closest to in direction."""
     magnitudes = np.abs(products)
     order = np.argsort(-magnitudes, kind="stable")
     sums = np.cumsum(magnitudes[order], dtype=np.float64)
@@ -216,7 +216,7 @@ def _fitted(products: Any) -> Any:
 
 
 def _coded(terms: Sequence[_Weighted]) -> tuple[list[Term], int]:
-    """The terms as they travel, and the exponent of the step.
+    """Returns the terms as they travel, and the exponent of the step.
 
     A weight below 2^-31 times the largest, or below 2^-123, says nothing.
     """

@@ -8,7 +8,7 @@ from fedcore.typing import State
 
 
 class Half(Protocol):
-    """What a controller's half on a client and that at the server both have."""
+    """The common part of a controller's two halves, on a client and at the server."""
 
     @property
     def init(self) -> Callable[[], State]:
@@ -20,7 +20,7 @@ class Half(Protocol):
 
     @property
     def assign(self) -> Callable[..., Assignment]:
-        """What a task is given."""
+        """Returns the assignment of a task."""
 
 
 HalfT = TypeVar("HalfT", bound=Half)

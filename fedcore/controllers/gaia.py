@@ -21,7 +21,7 @@ from fedcore.typing import Seconds, State
 
 
 class Usage(NamedTuple):
-    """What a client remembers of its link."""
+    """A client's memory of its link."""
 
     added: float = 0.0  # to the threshold
     used: int = 0  # bytes since the last message

@@ -59,7 +59,7 @@ Entry = TypeVar("Entry")
 
 
 class Slopes(NamedTuple):
-    """What is known of one cost: the sums of least squares, and the regressions."""
+    """The state of one cost: the sums of least squares, and the regressions."""
 
     seen: int = 0
     least: float = math.inf  # of all slopes

@@ -37,18 +37,18 @@ class Empirical(DistributionConfig):
         return np.sort(np.array(self.values))
 
     def quantile(self, u_N: Floats) -> Floats:
-        """The values in ascending order; each has an equal share of (0, 1)."""
+        """Returns the values in ascending order; each has an equal share of (0, 1)."""
         x_K = self._sorted()
         return x_K[(u_N * len(x_K)).astype(np.int64)]
 
     def cdf(self, x_N: Floats) -> Floats:
-        """The share of the values up to x."""
+        """Returns the share of the values up to x."""
         x_K = self._sorted()
         return np.searchsorted(x_K, x_N, side="right") / len(x_K)
 
     @classmethod
     def of(cls, x_N: Floats) -> "Empirical":
-        """The distribution of these values, or of 100 quantiles if they are more."""
+        """Returns the distribution of these values, or of 100 quantiles of more."""
         x_N = np.sort(x_N)
         if len(x_N) > _SHOWN:
             x_N = np.quantile(x_N, (np.arange(_SHOWN) + 0.5) / _SHOWN)

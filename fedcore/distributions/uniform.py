@@ -24,11 +24,11 @@ class UniformDistribution(DistributionConfig):
         return self
 
     def quantile(self, u_N: Floats) -> Floats:
-        """The point at the share u of the way from low to high."""
+        """Returns the point at the share u of the way from low to high."""
         return self.low + (self.high - self.low) * u_N
 
     def cdf(self, x_N: Floats) -> Floats:
-        """The share of the way from low to high that x has covered, 0 to 1."""
+        """Returns the share of the way from low to high that x has covered, 0 to 1."""
         if self.low == self.high:
             return (x_N >= self.low).astype(np.float64)
         return np.clip((x_N - self.low) / (self.high - self.low), 0.0, 1.0)

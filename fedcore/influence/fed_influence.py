@@ -46,7 +46,7 @@ class InfluenceState(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What is known of one round so far."""
+    """The state of one round so far."""
 
     moved_CD: Array
     """Σ λ n [Π (I - ηH) - I] ε over the updates of other clients."""
@@ -193,7 +193,7 @@ def close(
 def _grown(
     flow_CD: Array, eps_CD: Array, layers: Sequence[slice]
 ) -> npt.NDArray[np.bool_]:
-    """Whether ‖M ε‖ > ‖ε‖, for each client and layer, shape (C, L)."""
+    """Returns whether ‖M ε‖ > ‖ε‖, for each client and layer, shape (C, L)."""
     norms = [
         (
             np.linalg.norm(flow_CD[:, layer], axis=-1),

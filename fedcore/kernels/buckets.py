@@ -155,7 +155,7 @@ def add_levels(
 def _pieces(
     levels_D: Levels, bucket: int, steps: Vector, into_D: Vector | None = None
 ) -> Iterator[tuple[slice, Vector]]:
-    """The values, piece by piece, in place or in a scratch array."""
+    """Yields the values, piece by piece, in place or in a scratch array."""
     dim = len(levels_D)
     full, rest = divmod(dim, bucket)
     scratch = np.empty(min(BLOCK, dim), np.float32)

@@ -68,7 +68,7 @@ def compiled_for(*arrays: Any) -> Any:
 
 
 def _simple(x: Any) -> bool:
-    """Whether an array is one piece of memory, of a type that the loops know."""
+    """Returns whether an array is one piece of memory of a type that loops know."""
     return (
         isinstance(x, np.ndarray)
         and x.dtype.char in "fbB?"

@@ -65,7 +65,7 @@ def add_signs(plus_D: Marks, scales_T: Vector, sizes_T: Array, out_D: Vector) ->
 def _pieces(
     plus_D: Marks, scales_T: Vector, sizes_T: Array, into_D: Vector | None = None
 ) -> Iterator[tuple[slice, Vector]]:
-    """The values, piece by piece, in place or in a scratch array."""
+    """Yields the values, piece by piece, in place or in a scratch array."""
     groups = ((size, len(list(equal))) for size, equal in groupby(sizes_T.tolist()))
     scratch = np.empty(min(BLOCK, len(plus_D)) + 8, np.float32)
     for piece in row_pieces(groups):

@@ -64,7 +64,7 @@ class AUC:
             self._count()
 
     def compute(self) -> float:
-        """The area over all samples; NaN where one of the classes has none."""
+        """Returns the area over all samples; NaN where one of the classes has none."""
         self._count()
         negative, positive = self._counts
         pairs = float(negative.sum()) * float(positive.sum())

@@ -82,7 +82,7 @@ def dirichlet(
 def _drawn(
     classes: list[Indices], clients: int, alpha: float, rng: np.random.Generator
 ) -> Indices:
-    """The client of each row."""
+    """Returns the client of each row."""
     owner_R = np.empty(sum(map(len, classes)), np.int64)
     for rows in classes:
         shares_N = rng.dirichlet(np.full(clients, alpha))
@@ -109,7 +109,7 @@ def _mend(
 
 
 def _level(sizes_N: Counts, wanted: int) -> int:
-    """The highest size above which clients have ``wanted`` rows together."""
+    """Returns the highest size above which clients have ``wanted`` rows together."""
     low, high = 0, int(sizes_N.max())
     while low < high:
         middle = (low + high + 1) // 2

@@ -53,7 +53,7 @@ def deflated(parts: Sequence[Bytes], stride: int) -> bytes | None:
 
 
 def inflated(data: Bytes, size: int, stride: int) -> memoryview:
-    """The ``size`` bytes that were deflated. No more are allocated.
+    """Returns the ``size`` bytes that were deflated. No more are allocated.
 
     Raises:
         PayloadError: the data are not deflated bytes of this size.
@@ -72,13 +72,13 @@ def inflated(data: Bytes, size: int, stride: int) -> memoryview:
 
 
 def _apart(data: bytes, stride: int) -> list[Bytes]:
-    """The bytes of the numbers, one list for each place in a number."""
+    """Returns the bytes of the numbers, one list for each place in a number."""
     whole = np.frombuffer(data, np.uint8)
     return [np.asarray(whole[at::stride], order="C").data for at in range(stride)]
 
 
 def _together(data: bytes, stride: int) -> memoryview:
-    """The reverse of :func:`_apart`."""
+    """Returns the reverse of :func:`_apart`."""
     apart, whole = np.frombuffer(data, np.uint8), np.empty(len(data), np.uint8)
     done = 0
     for at in range(stride):
@@ -101,14 +101,14 @@ def _deflated(views: Sequence[memoryview], strategy: int) -> bytes:
 
 
 def _samples(views: Sequence[memoryview], share: float) -> list[memoryview]:
-    """A share of each part, or of all as one where there are too many parts."""
+    """Returns a share of each part, or of all as one where there are too many parts."""
     if len(views) > _PARTS:
         views = [memoryview(b"".join(views))]
     return [_sample(view, share) for view in views]
 
 
 def _sample(view: memoryview, share: float) -> memoryview:
-    """A share of a part, in chunks spread over it."""
+    """Returns a share of a part, in chunks spread over it."""
     chunk = int(share * len(view)) // _CHUNKS
     starts = [(len(view) - chunk) * place // (_CHUNKS - 1) for place in range(_CHUNKS)]
     return memoryview(b"".join(view[at : at + chunk] for at in starts))

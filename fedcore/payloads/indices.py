@@ -68,7 +68,7 @@ def unpack_indices(reader: Reader, count: int, dim: int) -> Indices:
 
 
 def _gaps(indices_K: Indices) -> Indices:
-    """How many coordinates are left out before each of them."""
+    """Returns the number of coordinates that are left out before each of them."""
     gaps_K = np.array(indices_K, np.int64)
     gaps_K[1:] -= indices_K[:-1]
     gaps_K[1:] -= 1

@@ -32,7 +32,7 @@ Codes = npt.NDArray[np.uint16]
 
 
 def natural_payload(values_D: Array) -> Payload:
-    """A message of values that are plus or minus powers of two, or zeros."""
+    """Returns a message of values that are plus or minus powers of two, or zeros."""
     return Payload("natural", values_D.shape[-1], {"values": values_D})
 
 

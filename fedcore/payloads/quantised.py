@@ -34,14 +34,14 @@ Codes = npt.NDArray[np.uint8]
 
 
 def levels(width: int) -> int:
-    """The largest whole number that a code of this width stands for."""
+    """Returns the largest whole number that a code of this width stands for."""
     return (1 << (width - 1)) - 1
 
 
 def quantised_payload(
     dim: int, width: int, bucket: int, steps: Array, levels_D: Array
 ) -> Payload:
-    """A message of whole multiples of steps.
+    """Returns a message of whole multiples of steps.
 
     Args:
         dim: D.
@@ -84,7 +84,7 @@ def _narrowed(codes: Codes, width: int) -> Codes:
 
 
 def _widened(packed: Codes, width: int) -> Codes:
-    """The reverse."""
+    """Returns the reverse."""
     if width == 8:
         return packed.copy()
     words = packed.astype(_WORDS[width])

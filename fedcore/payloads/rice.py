@@ -24,7 +24,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def best_width(numbers_K: Numbers) -> tuple[int, int]:
-    """The number of low bits for which the code is shortest, and its bytes."""
+    """Returns the number of low bits for which the code is shortest, and its bytes."""
     count = len(numbers_K)
     mean = shifted_sum(numbers_K, 0) / count if count else 0.0
     guess = max(0, int(mean * np.log(2)).bit_length() - 1)

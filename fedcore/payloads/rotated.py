@@ -44,7 +44,7 @@ _SIZES = (4096, 1024, 256)
 
 
 def rotated_payload(dim: int, seed: Words, inner: Payload) -> Payload:
-    """The message of a vector whose rotation ``inner`` is about."""
+    """Returns the message of a vector whose rotation ``inner`` is about."""
     return INNER.put("rotated", dim, {"seed": seed}, inner)
 
 
@@ -60,7 +60,7 @@ def blocks(dim: int) -> Layout:
 
 
 def rotate(x_D: Array, seed: Words) -> Array:
-    """The rotated vector, padded, shape ``(..., sum(blocks(D)))``."""
+    """Returns the rotated vector, padded, shape ``(..., sum(blocks(D)))``."""
     xp = array_namespace(x_D)
     dim, parts = x_D.shape[-1], blocks(x_D.shape[-1])
     shape = (*x_D.shape[:-1], sum(parts))
@@ -75,7 +75,7 @@ def rotate(x_D: Array, seed: Words) -> Array:
 
 
 def unrotate(y: Array, seed: Words, dim: int) -> Array:
-    """The vector of ``dim`` values whose rotation is ``y``, which is left alone."""
+    """Returns the vector of ``dim`` values whose rotation is ``y``; ``y`` stays."""
     xp = array_namespace(y)
     parts = blocks(dim)
     x_D = like(np.empty((*y.shape[:-1], dim), np.float32), y)
@@ -119,7 +119,7 @@ def _hadamard(x: Array) -> Array:
 
 
 def _inner(payload: Payload) -> Payload:
-    """The message about the rotated vector."""
+    """Returns the message about the rotated vector."""
     return INNER.take(payload, "seed", sum(blocks(payload.dim)))
 
 
@@ -142,7 +142,7 @@ def _decode(payload: Payload) -> Array:
 
 
 def _magnitude(payload: Payload) -> float:
-    """A value is at most √B times the largest of its block, but for rounding.
+    """Bounds a value: √B times the largest of its block, but for rounding.
 
     Each of B values is rounded as it is scaled, by 2^-150 at most if it is subnormal.
     """

@@ -16,12 +16,12 @@ from fedcore.typing import Array, Bytes, Indices
 
 
 def seeded_payload(dim: int, seed: Array, values_K: Array) -> Payload:
-    """A message of the values on the seed's support; all others are zero."""
+    """Returns a message of the values on the seed's support; all others are zero."""
     return Payload("seeded", dim, {"seed": seed, "values": values_K})
 
 
 def seeded_indices(dim: int, seed: Array, count: int) -> Indices:
-    """The support, shape ``seed.shape + (count,)``."""
+    """Returns the support, shape ``seed.shape + (count,)``."""
     words = np.asarray(seed)
     flat = [subset(int(word), dim, count) for word in words.reshape(-1)]
     return np.array(flat, np.int64).reshape(*words.shape, count)

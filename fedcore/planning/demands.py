@@ -1,4 +1,4 @@
-"""What the tasks of a trace ask of the client, of the server and of its link."""
+"""The demands of a trace's tasks on the client, the server and its link."""
 
 import math
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _FASTER = 2.0  # times the link's capacity: no burst, but a trace over another l
 
 
 class Demands(NamedTuple):
-    """What each of J traced tasks asks of the client and of the server."""
+    """The demands of each of J traced tasks on the client and the server."""
 
     request_J: Floats
     """Seconds until the server's answer, without the transfer."""
@@ -57,7 +57,7 @@ class Demands(NamedTuple):
         return float(np.mean(own + sum(self.solo(name) for name in RESOURCES)))
 
     def bounds(self, clients: int, down: float | None = None) -> dict[str, float]:
-        """The most updates a second that each resource and the clients allow.
+        """Returns the most updates a second that each resource and the clients allow.
 
         Args:
             clients: W.
@@ -86,7 +86,7 @@ class Demands(NamedTuple):
 
 
 def full_at(clients: int, bounds: Mapping[str, float]) -> float:
-    """The number of clients at which the first shared resource is full.
+    """Returns the number of clients at which the first shared resource is full.
 
     Args:
         clients: W.

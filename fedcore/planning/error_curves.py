@@ -84,7 +84,7 @@ class Curves(NamedTuple):
         )
 
     def fit(self, limit: float | None = None) -> Fit:
-        """The best fit; with a limit, the best one that has it."""
+        """Returns the best fit; with a limit, the best one that has it."""
         best = Fit(0.0, 0.0, 0.0, 0, math.inf)
         for place, terms in enumerate(zip(self.left_RE, self.noise_RE, strict=True)):
             if limit is None:
@@ -99,7 +99,7 @@ class Curves(NamedTuple):
         return best
 
     def allowed(self, best: Fit) -> float:
-        """The sum of squares up to which a fit is as good as the best, within noise.
+        """Returns the largest sum of squares of a fit that equals the best within noise.
 
         Errors of neighbouring evaluations are alike: they count as fewer independent
         ones, by the correlation of what the best fit leaves.

@@ -45,16 +45,16 @@ class ErrorModel(NamedTuple):
     """The length of the longest pilot; plans beyond it are extrapolated."""
 
     def error(self, versions: float, inverse: float) -> float:
-        """The error after this many versions with this E[1/y]."""
+        """Returns the error after this many versions with this E[1/y]."""
         left = float(self.rho**versions)
         return self.limit + self.a * left + self.b * inverse * (1 - left)
 
     def floor(self, inverse: float) -> float:
-        """The error that is left after many versions."""
+        """Returns the error that is left after many versions."""
         return self.limit + self.b * inverse
 
     def versions_to(self, error: float, inverse: float) -> int | None:
-        """The least number of versions after which the error is small enough.
+        """Returns the least number of versions after which the error is small enough.
 
         Returns:
             The number, at least 1, or None if the error never gets there.

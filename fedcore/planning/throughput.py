@@ -48,7 +48,7 @@ class Pace(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What W clients do in the long run."""
+    """The throughput of W clients in the long run."""
 
     clients: int
     updates_per_second: float
@@ -67,7 +67,7 @@ class Prediction(NamedTuple):
 
     @property
     def limit(self) -> str:
-        """What bounds the throughput first."""
+        """The part that bounds the throughput first."""
         return min(self.bounds, key=lambda name: self.bounds[name])
 
 
@@ -269,7 +269,7 @@ class _Run:
             self._leave(client, now)
 
     def _download(self, client: int) -> float:
-        """The bytes of the newest version, or of the one that the client has."""
+        """Returns the bytes of the newest version, or of the client's own."""
         is_same = self._base[client] == self._version
         self._base[client] = self._version
         if not is_same:

@@ -34,7 +34,7 @@ ROUND_SLACK = 1.05
 
 
 class Offer(NamedTuple):
-    """What preemptible workers cost, and how often they are there."""
+    """The price and the availability of preemptible workers."""
 
     price: float
     """Paid for an hour of presence, on average."""
@@ -56,13 +56,13 @@ class Offer(NamedTuple):
         return self.bid is not None
 
     def returns_within(self, seconds: Seconds) -> float:
-        """How often a worker comes back in a time, on average."""
+        """Returns the mean number of times that a worker comes back within a time."""
         if math.isinf(self.up) or not self.down:
             return 0.0
         return seconds / (self.up + self.down)
 
     def finished(self, task: Seconds) -> float:
-        """The share of begun tasks of this length before whose end nobody leaves."""
+        """Returns the share of tasks of this length that end before the worker leaves."""
         return math.exp(-task / self.up)
 
 
@@ -128,7 +128,7 @@ class Plan:
 
 
 class Question(NamedTuple):
-    """What the planner is asked."""
+    """The planner's question."""
 
     error: float
     """The error to reach."""
@@ -143,13 +143,13 @@ class Question(NamedTuple):
         return self.deadline is None and self.budget is not None
 
     def keeps(self, plan: Plan) -> bool:
-        """Whether a plan is within the deadline and the budget."""
+        """Returns whether a plan is within the deadline and the budget."""
         return (self.deadline is None or plan.seconds <= self.deadline) and (
             self.budget is None or plan.cost <= self.budget
         )
 
     def ordered(self, plans: Iterable["Plan"]) -> list["Plan"]:
-        """The frontier of the plans that keep the limits, from the best plan on.
+        """Returns the frontier of plans within the limits, from the best plan on.
 
         The best one is the cheapest, and each other one is sooner and costs more. Where
         only a budget is given, the best one is the soonest, and each other one is later
@@ -247,7 +247,7 @@ def all_plans(
 
 
 def cheapest(plans: Iterable[Plan], question: Question) -> Plan | None:
-    """The cheapest plan within the deadline and the budget; the soonest of equal ones.
+    """Returns the cheapest plan within deadline and budget; of equal ones the soonest.
 
     Where only a budget is given, the soonest one.
     """
@@ -255,7 +255,7 @@ def cheapest(plans: Iterable[Plan], question: Question) -> Plan | None:
 
 
 def frontier(plans: Iterable[Plan]) -> list[Plan]:
-    """The plans that no other plan beats in both time and cost, the soonest first.
+    """Returns the plans that no other beats in both time and cost, soonest first.
 
     Numbers that differ by rounding alone are equal, so the processor does not choose.
     """
@@ -273,22 +273,22 @@ def _seconds_and_cost(plan: Plan) -> tuple[float, float]:
 
 
 def on_demand_only(plans: Iterable[Plan]) -> list[Plan]:
-    """The plans without preemptible workers."""
+    """Returns the plans without preemptible workers."""
     return [plan for plan in plans if not plan.preemptible]
 
 
 def with_preemptible(plans: Iterable[Plan]) -> list[Plan]:
-    """The plans with preemptible workers."""
+    """Returns the plans with preemptible workers."""
     return [plan for plan in plans if plan.preemptible]
 
 
 def half_and_half(plans: Iterable[Plan]) -> list[Plan]:
-    """The plans with as many preemptible workers as on-demand ones."""
+    """Returns the plans with as many preemptible workers as on-demand ones."""
     return [plan for plan in plans if plan.preemptible == plan.on_demand]
 
 
 def most_saved(plan: Plan, offers: Iterable[Offer]) -> float:
-    """The largest share of a plan's cost that preemptible workers could save.
+    """Returns the largest share of a plan's cost that preemptible workers could save.
 
     They would do the plan's tasks without ever waiting, at the best of the offers. What
     they are paid for tasks that they do not finish is counted.
@@ -314,7 +314,7 @@ def uniform_share(versions: int, round_seconds: Seconds, deadline: Seconds) -> f
 
 
 def _buffers(way: Way, workers: int) -> list[int | None]:
-    """The sizes of a version that are tried: powers of two up to the workers."""
+    """Returns the sizes of a version to try: powers of two up to the workers."""
     if way.protocol == "synchronous":
         return [None]
     return [2**power for power in range(workers.bit_length())]

@@ -18,16 +18,16 @@ from fedcore.user_code import user_code
 
 
 class Samples(Protocol):
-    """What training needs of a data set."""
+    """The contract of a data set for training."""
 
     def __len__(self) -> int:
-        """How many samples there are."""
+        """Returns the number of samples."""
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
         """Inputs and targets of these rows."""
 
     def label_counts(self, rows: Indices) -> Counts | None:
-        """How often each class is among these rows; None where there are no labels."""
+        """Counts each class among these rows; None where there are no labels."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ArraySamples:
     y: Any
 
     def __len__(self) -> int:
-        """How many samples there are."""
+        """Returns the number of samples."""
         return len(self.y)
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
@@ -71,7 +71,7 @@ class IndexedSamples:
     """Reads batches in other processes; None: they are read in this one."""
 
     def __len__(self) -> int:
-        """How many samples there are."""
+        """Returns the number of samples."""
         return len(self.source)
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
@@ -132,7 +132,7 @@ ReadAhead = Callable[[Sequence[Wanted]], Iterator[tuple[Any, Any]]]
 
 
 def described(data: Any) -> str:
-    """What something is, in a few words."""
+    """Describes a value in a few words."""
     if isinstance(data, Mapping):
         names = ", ".join(map(str, list(data)[:6]))
         return f"a {type(data).__name__} of {names or 'nothing'}"

@@ -17,7 +17,7 @@ from fedcore.samples.subset import Subset
 
 
 def as_samples(data: Any, whose: str, collate: Collate | None = None) -> Samples:
-    """The samples that a user's function returned.
+    """Returns the samples that a user's function returned.
 
     In a pair, data frames of numbers become float32 arrays, and lists arrays.
 
@@ -69,14 +69,14 @@ class _Pairs:
 
 
 def targets_of(data: Any) -> Any:
-    """The targets of a pair or a subset; None for anything else."""
+    """Returns the targets of a pair or a subset; None for anything else."""
     if isinstance(data, Subset):
         return take_rows(data.y, data.rows)
     return data[1] if isinstance(data, tuple) and len(data) == 2 else None
 
 
 def _is_pair(data: Any) -> bool:
-    """Whether it is a tuple of two, or a list of two arrays.
+    """Returns whether it is a tuple of two, or a list of two arrays.
 
     Any other list of two is a data set of two samples.
     """

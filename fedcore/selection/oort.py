@@ -47,7 +47,7 @@ Number = TypeVar("Number", int, float)
 
 
 class Known(NamedTuple):
-    """What a client's last task came to."""
+    """The result of a client's last task."""
 
     utility: float  # U
     seconds: Seconds  # d
@@ -55,7 +55,7 @@ class Known(NamedTuple):
 
 
 class OortState(NamedTuple):
-    """What is known of all clients, and the pacer."""
+    """The facts about all clients, and the pacer."""
 
     clients: Mapping[str, tuple[float, Seconds, int]] = MappingProxyType({})
     """A :class:`Known` of each."""
@@ -186,7 +186,7 @@ class Oort(SelectionConfig):
         return order
 
     def _exploited(self, now: int, room: int, there: int, unknown: int) -> int:
-        """How many of ``room`` clients are drawn among those that are known."""
+        """Returns how many of ``room`` clients are drawn among those that are known."""
         share = max(self.explore_least, self.explore * self.explore_decay**now)
         explored = min(unknown, room - math.floor(room * (1 - share)))
         return min(there, room - explored)

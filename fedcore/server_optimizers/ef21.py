@@ -28,7 +28,7 @@ class EF21(ServerOptimizerConfig):
     """K/n, the share of the clients whose updates make a new version."""
 
     def build(self) -> ServerOptimizer:
-        """The optimiser."""
+        """Returns the optimiser."""
         return ServerOptimizer(lambda dim: np.zeros(dim, np.float32), self._update)
 
     def keeps_state(self, other: ServerOptimizerConfig) -> bool:

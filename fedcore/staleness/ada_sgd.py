@@ -62,7 +62,7 @@ class AdaSGD(StalenessConfig):
         return self.boost
 
     def build(self) -> StalenessPolicy:
-        """The policy."""
+        """Returns the policy."""
         return StalenessPolicy(self._init, self._weigh, self._observe)
 
     def _init(self) -> AdaSGDState:

@@ -1,4 +1,4 @@
-"""What users write: a model, how it is trained and evaluated, and data."""
+"""The contracts that users implement: a model, its training and evaluation, data."""
 
 from fedcore.workload.base import TestData as TestData
 from fedcore.workload.base import Workload as Workload

@@ -30,7 +30,7 @@ def run_client_algorithm(
     task: LocalTask,
     weighted: Callable[[FlatModel, Priority], WeightedGradient],
 ) -> Trained:
-    """The update of a task, Δ = W - w.
+    """Returns the update of a task, Δ = W - w.
 
     Args:
         model: computes the gradients.

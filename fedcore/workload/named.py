@@ -34,7 +34,7 @@ from fedcore.workload.base import (
 
 @dataclass(frozen=True, kw_only=True)
 class NamedWorkload(Workload):
-    """What workloads of functions have in common, whichever of them trains."""
+    """The base of workloads of functions, whichever of them trains."""
 
     initial: Initial
     evaluate: Evaluate | None = None
@@ -107,7 +107,7 @@ class NamedModel:
         seed_global(key)
 
     def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
-        """The mean loss over a batch, and its gradient (D,).
+        """Returns the mean loss over a batch, and its gradient (D,).
 
         Raises:
             WorkloadError: the function's results depend on what it remembers, or are
@@ -142,7 +142,7 @@ class NamedModel:
     def evaluate(
         self, w_D: Vector, data: Any, local_L: Vector | None = None
     ) -> tuple[Metrics, int]:
-        """The metrics of a whole data set, and the number of its samples."""
+        """Returns the metrics of a whole data set, and the number of its samples."""
         work = self._workload
         params = self.spec.unflatten(w_D)
         samples = as_samples(data, "the evaluation data", work.collate)
@@ -166,7 +166,7 @@ class NamedModel:
 
 
 def _told(loss: float, g_D: Vector) -> list[float]:
-    """What two results of a step are compared by."""
+    """Returns the numbers by which two results of a step are compared."""
     return [loss, float(np.linalg.norm(g_D))]
 
 

@@ -172,7 +172,7 @@ def _length(data: Any) -> int:
 
 
 def _checked_samples(samples: Any) -> int:
-    """How many samples the loop has used.
+    """Returns the number of samples that the loop has used.
 
     Raises:
         WorkloadError: it is no number, or one that no update can have.
@@ -186,7 +186,7 @@ def _checked_samples(samples: Any) -> int:
 
 
 def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, float] | None:
-    """The finite metrics of the training.
+    """Returns the finite metrics of the training.
 
     Raises:
         WorkloadError: they are no numbers by name, or have impossible names.
@@ -200,7 +200,7 @@ def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, float] | No
 
 
 def _checked_state(state: Mapping[str, Any] | None) -> State:
-    """What the loop keeps, if it can be saved.
+    """Returns the state that the loop keeps, if it can be saved.
 
     Raises:
         WorkloadError: it holds something else than arrays, numbers and texts by name.

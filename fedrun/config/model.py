@@ -28,7 +28,7 @@ class TLSConfig(Config):
 
 
 class JournalConfig(Config):
-    """How much the journal keeps."""
+    """Sets how much the journal keeps."""
 
     keep_bytes: int = Field(default=8 << 30, ge=0)
     """Bytes of payloads to keep; older ones are dropped once a snapshot covers them."""
@@ -37,7 +37,7 @@ class JournalConfig(Config):
 
 
 class ServerConfig(Config):
-    """Where the server listens, where it keeps its run, and its limits."""
+    """The server's address, the folder of its run, and its limits."""
 
     listen: str = "127.0.0.1:8443"
     """HOST:PORT; port 0 takes a free one."""

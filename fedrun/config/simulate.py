@@ -149,7 +149,7 @@ class PreemptionConfig(Config):
 
 
 class DevicesConfig(Config):
-    """What devices say of themselves, where a controller looks at it."""
+    """The devices' own reports, for controllers that read them."""
 
     models: Count = 10
     """The number of device models; devices of like speed are of one model."""

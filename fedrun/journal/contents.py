@@ -21,7 +21,7 @@ _TOLD = {  # what else lies in a run, and why it has no checksum
 
 
 class Contents(NamedTuple):
-    """What the files of a run hold, in words."""
+    """The contents of a run's files, in words."""
 
     checked: tuple[str, ...]
     unchecked: tuple[str, ...]

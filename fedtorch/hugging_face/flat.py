@@ -111,7 +111,7 @@ def loss_of(output: Any, target: Any) -> torch.Tensor:
 
 
 def _is_causal(base: Any) -> bool:
-    """Whether a model predicts the next token; transformers asks in the same way."""
+    """Returns whether a model predicts the next token, asked as transformers does."""
     is_decoder = not getattr(base.config, "is_encoder_decoder", False)
     return is_decoder and getattr(base, "loss_type", None) in (None, "ForCausalLM")
 

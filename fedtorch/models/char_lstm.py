@@ -26,7 +26,7 @@ class CharLSTM(nn.Module):
 
 
 def char_lstm(characters: int = 90, embedding: int = 8, hidden: int = 256) -> nn.Module:
-    """A model of the next character; targets (B, T) are the inputs one place later.
+    """Returns a model of the next character; targets (B, T) are later by one place.
 
     It has 822,570 parameters for 90 characters: torch gives each gate two biases.
 

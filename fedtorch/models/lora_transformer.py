@@ -86,7 +86,7 @@ def lora_transformer(
     alpha: float = 8.0,
     seed: int = 0,
 ) -> nn.Module:
-    """A decoder whose adapters alone have gradients: 2,048 of 121,856 parameters.
+    """Returns a decoder with trained adapters alone: 2,048 of 121,856 parameters.
 
     The frozen weights follow from ``seed``: all clients need the same. Where there are
     trained weights, load them into the returned module.

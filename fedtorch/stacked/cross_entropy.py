@@ -27,7 +27,7 @@ class CrossEntropy(Loss):
         self._general = Weighed(loss)
 
     def __call__(self, out: torch.Tensor, y: Any, batch: Batch) -> Found:
-        """The gradient is softmax minus one at the right class, over the batch size."""
+        """Returns losses and gradients: softmax minus one at the right class, over B."""
         return self.bound(out)(y, batch)
 
     def bound(self, out: torch.Tensor) -> Callable[[Any, Batch], Found]:

@@ -85,7 +85,7 @@ class Stacked:
 
     @property
     def how(self) -> str:
-        """How the gradients are computed, in words for the log."""
+        """The method that computes the gradients, in words for the log."""
         compiled = ", all steps of a client in a compiled loop"
         return self._way.words + (compiled if self._compiled else "")
 
@@ -287,7 +287,7 @@ class Stacked:
         return as_numpy(w[row]), mapped(x, own), mapped(y, own)
 
     def _right(self, w: Array, x: Any, y: Any, batch: Batch) -> bool:
-        """Whether the model with most padding has the gradient that it has alone."""
+        """Returns whether the model with most padding has its gradient when alone."""
         row = int(np.argmin(batch.sizes_N))
         with self._generator_kept():
             _, g_D = self._one(w, x, y, batch, row)

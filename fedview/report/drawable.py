@@ -74,7 +74,7 @@ class Box(NamedTuple):
     bottom: float
 
     def overlaps(self, other: "Box") -> bool:
-        """Whether two rectangles have a part in common."""
+        """Returns whether two rectangles have a part in common."""
         return (
             self.left < other.right
             and other.left < self.right

@@ -164,7 +164,7 @@ class _Pair:
         )
 
     def _feedback(self) -> float | None:
-        """The largest answers of the others, as a share of the difference.
+        """Returns the largest answers of the others, as a share of the difference.
 
         None where that is not known: for other settings, and for some recipes.
         """

@@ -1,4 +1,4 @@
-"""How the model of a replay differs from the recorded one: tables and sentences."""
+"""Compares the model of a replay with the recorded one, in tables and sentences."""
 
 import math
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Versions:
         )
 
     def table(self) -> Table:
-        """A row for each recorded version."""
+        """Returns a row for each recorded version."""
         return columns(self._rows)
 
 
@@ -192,7 +192,7 @@ class Counterfactual:
         return lines + self._decided() + self._measured() + self._answers()
 
     def _answers(self) -> list[str]:
-        """How far to trust the replay."""
+        """Says how far the replay can be trusted."""
         if not self.distance:
             return []
         said = (
@@ -242,7 +242,7 @@ class Counterfactual:
         ]
 
     def to_json(self) -> JSON:
-        """The comparison as plain data."""
+        """Returns the comparison as plain data."""
         return {
             "run": str(self.run),
             "without": list(self.without),

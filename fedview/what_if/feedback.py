@@ -1,4 +1,4 @@
-"""How much a replay without a client can be wrong: what the others' answers could be.
+"""Bounds the error of a replay without a client, whose others would answer otherwise.
 
 A replay keeps the updates of the other clients, which they computed on models that held
 the missing one. On the models without it they would have computed others. The journal
@@ -55,7 +55,7 @@ def unknown_because(config: AlgorithmConfig) -> str:
 
 
 class Sensitivity:
-    """How fast the updates of a run change with the model that they are based on."""
+    """Measures how fast a run's updates change with the model that they are based on."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         """Begins at version 0 of a run that is restored or replayed."""
@@ -97,7 +97,7 @@ class Sensitivity:
 
 
 class Exposure:
-    """How far from the recorded models the others would have trained."""
+    """Measures how far from the recorded models the other clients would have trained."""
 
     def __init__(self) -> None:
         self._apart = {0: 0.0}  # ‖ε‖, by version
@@ -153,7 +153,7 @@ def distance(one: Coordinator, other: Coordinator) -> float:
 
 
 class Estimate(NamedTuple):
-    """What a replay says of one client, and how much that can be wrong."""
+    """The effect of one client in a replay, and its largest error."""
 
     effect: float
     distance: float
@@ -162,7 +162,7 @@ class Estimate(NamedTuple):
 
 
 class Trust(NamedTuple):
-    """How far the order of the clients in a replay can be trusted."""
+    """Says how far the order of the clients in a replay can be trusted."""
 
     feedback: float = 0.0
     """The largest one of a client."""
@@ -208,7 +208,7 @@ def trust_in(found: Sequence[Estimate], why_not: str) -> Trust:
 
 
 def _expected(effects: Sequence[float], doubts: Sequence[float]) -> float:
-    """The lower one of two mean correlations, with effects that are drawn anew."""
+    """Returns the lower of two mean correlations, with effects drawn anew."""
     known = [
         (effect, doubt / DEVIATIONS)
         for effect, doubt in zip(effects, doubts, strict=True)

@@ -88,7 +88,7 @@ class LeaveOneOut:
         return not self.trust.why_not
 
     def effect(self, left: Left) -> float:
-        """How much better the model is thanks to a client, in the ranking's metric.
+        """Returns how much better a client makes the model, in the ranking's metric.
 
         It is the loss without the client minus the loss with it; a metric that is
         better the higher it is counts the other way round.
@@ -120,7 +120,7 @@ class LeaveOneOut:
 
     @property
     def sentences(self) -> list[str]:
-        """What came out, in words, with how far to trust it."""
+        """The findings, in words, with how far they can be trusted."""
         lines = [_ANSWERS, self._trusted()]
         absent = [left.client for left in self.clients if not left.updates]
         if absent:
@@ -136,7 +136,7 @@ class LeaveOneOut:
         return lines
 
     def _trusted(self) -> str:
-        """How far to trust the order, or why there is none."""
+        """Says how far the order can be trusted, or why there is none."""
         trust = self.trust
         if trust.why_not:
             return f"no ranking: {trust.why_not}; {_INSTEAD}"
@@ -151,7 +151,7 @@ class LeaveOneOut:
         )
 
     def _helped(self, everybody: Evaluation) -> list[str]:
-        """Who helped and who hurt, beyond doubt."""
+        """Names the clients that helped or hurt beyond doubt."""
         lines = [
             f"{self.metric} of the model of all clients: "
             f"{everybody.metrics[self.metric]:.4f}"
@@ -186,7 +186,7 @@ class LeaveOneOut:
         return f"the {self.metric} without it is {left.metrics[self.metric]:.4f}{doubt}"
 
     def to_json(self) -> JSON:
-        """The ranking as plain data."""
+        """Returns the ranking as plain data."""
         return {
             "run": str(self.run),
             "changes": list(self.changes),
@@ -373,7 +373,7 @@ def _replayed(
 
 
 def _chosen(everybody: Evaluation | None, metric: str | None) -> str:
-    """The metric to rank by.
+    """Returns the metric to rank by.
 
     Raises:
         ConfigError: there is no such metric.

@@ -54,6 +54,6 @@ class Outcome:
         )
 
     def share(self, name: str) -> float:
-        """The share that the clients of this name have in all updates."""
+        """Returns the share that the clients of this name have in all updates."""
         mass = sum(c.mass for c in self.coverage.clients.values() if c.name == name)
         return mass / self.coverage.mass if self.coverage.mass else 0.0

@@ -83,7 +83,7 @@ def require_trainers(journal: Journal, without: Collection[str]) -> None:
 
 
 def _roles(journal: Journal) -> dict[str, str]:
-    """The last role under each name; a name that ever trained stays a trainer."""
+    """Returns each name's last role; a name that ever trained stays a trainer."""
     roles: dict[str, str] = {}
     for entry in journal.store.find(Enrolled.__name__):
         record = entry.record

@@ -1,4 +1,4 @@
-"""How a client reaches a server: its address, TLS, and the meaning of failures."""
+"""Connects a client to a server: its address, TLS, and the meaning of failures."""
 
 import ssl
 from collections.abc import Iterator

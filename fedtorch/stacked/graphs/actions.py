@@ -1,4 +1,4 @@
-"""What each node of a graph computes in a step of many models, under autograd.
+"""The computation of each node of a graph, for many models, under autograd.
 
 Values have the shape (N * B, ...), parameters (N, ...). An action raises ValueError if
 its function turns out to mix the samples of a batch.
@@ -117,7 +117,7 @@ def guarded(node: fx.Node, inner: Action, shared: frozenset[fx.Node]) -> Action:
 
 
 def _spread(constant: Any, dimensions: int) -> bool:
-    """Whether a constant is the same for all samples."""
+    """Returns whether a constant is the same for all samples."""
     if not isinstance(constant, torch.Tensor):
         return True
     dims = constant.dim()

@@ -14,7 +14,7 @@ from fedtorch.stacked.workspace import Workspace
 
 
 class Kind(NamedTuple):
-    """How a type of torch layer is computed for many models."""
+    """Computes a type of torch layer for many models."""
 
     make: Callable[["Maker", Any], Layer]
     refusal: Callable[[Any], str | None]
