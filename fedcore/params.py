@@ -181,7 +181,7 @@ class ParamSpec:
         return ParamSpec(tuple(tensors), self.frozen)
 
     def extend(self, model_D: Vector) -> Vector:
-        """Returns a vector of this spec that begins with ``model_D``; the rest is zero."""
+        """Returns a vector that begins with ``model_D``; the rest is zero."""
         if len(model_D) == self.dim:
             return model_D
         whole_D = np.zeros(self.dim, np.float32)

@@ -188,7 +188,7 @@ class Pool:
         return _Placed(self.part_of(client), self.rows_of(client))
 
     def part_of(self, client: int) -> Part:
-        """Returns the part that holds a client's samples, which are not read one by one."""
+        """Returns the part that holds a client's samples, which are not read singly."""
         part = self._others.get(client, self._first)
         assert part is not None
         return part

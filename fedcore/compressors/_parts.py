@@ -15,7 +15,7 @@ Part = tuple[Sequence[int], Compressor]  # numbers of tensors, and their compres
 
 
 def by_parts(layout: Layout, parts: Sequence[Part]) -> Compressor:
-    """Returns one compressor for groups of tensors, without memory; drops the others."""
+    """Returns one compressor for groups of tensors, without memory; drops others."""
     groups = [group for group, _ in parts]
     where = stretches(layout, groups)
 

@@ -104,7 +104,7 @@ class CompressorConfig(Method):
         return False
 
     def brings_back(self, verdict: Verdict) -> bool:
-        """Returns whether this verdict sends a message back into the sender's memory."""
+        """Returns whether a verdict sends a message back into the sender's memory."""
         return verdict.returns_mass
 
     def shorter(self, share: float) -> Self | None:
@@ -179,7 +179,7 @@ def formats_inside(inner: CompressorConfig, outer: str) -> set[str]:
 
 
 def largest_of(several: Iterable[Declared]) -> Declared:
-    """Returns all these compressors' formats, each with its largest number of values."""
+    """Returns these compressors' formats, each with its largest number of values."""
     most: dict[str, int] = {}
     for declared in several:
         for name, steps in declared.items():

@@ -48,7 +48,7 @@ class GaussianK(RatioConfig):
         return {self.format: min(dim, 4 * kept(self.ratio, dim) // 3)}
 
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
-        """Returns a message of about ``k``; for bell-shaped updates δ is close to top_k's."""
+        """Returns about ``k`` values; for bell-shaped updates δ is close to top_k's."""
         return sparse_rows(delta_D, lambda _, row_D: _select(row_D, k))
 
 
@@ -84,7 +84,7 @@ def _select(x_D: Array, k: int) -> Array:
 
 
 def _above(x_D: Array, threshold: float, most: int, among_K: Array | None) -> Any:
-    """Returns places of magnitudes above the threshold; None beyond ``most`` of them."""
+    """Returns places of magnitudes above the threshold; None beyond ``most``."""
     if among_K is None:
         return above(x_D, _bits(threshold), most)
     near = above(x_D[among_K], _bits(threshold), len(among_K))

@@ -62,7 +62,7 @@ class Offer(NamedTuple):
         return seconds / (self.up + self.down)
 
     def finished(self, task: Seconds) -> float:
-        """Returns the share of tasks of this length that end before the worker leaves."""
+        """Returns the share of tasks of this length that end before a worker leaves."""
         return math.exp(-task / self.up)
 
 

@@ -27,7 +27,7 @@ class CrossEntropy(Loss):
         self._general = Weighed(loss)
 
     def __call__(self, out: torch.Tensor, y: Any, batch: Batch) -> Found:
-        """Returns losses and gradients: softmax minus one at the right class, over B."""
+        """Returns losses and gradients: softmax minus one at the right class, by B."""
         return self.bound(out)(y, batch)
 
     def bound(self, out: torch.Tensor) -> Callable[[Any, Batch], Found]:

@@ -373,7 +373,7 @@ class ShortVersions:
 
     @property
     def sentence(self) -> str:
-        """A warning about the newest versions; empty where they are as they should be."""
+        """A warning about the newest versions; empty if they are as they should be."""
         if not self._had_full or self._in_a_row < IN_A_ROW:
             return ""
         updates = "1 update" if self._count == 1 else f"{self._count:,} updates"

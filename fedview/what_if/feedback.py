@@ -55,7 +55,7 @@ def unknown_because(config: AlgorithmConfig) -> str:
 
 
 class Sensitivity:
-    """Measures how fast a run's updates change with the model that they are based on."""
+    """Measures how fast a run's updates change with their base model."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         """Begins at version 0 of a run that is restored or replayed."""
@@ -97,7 +97,7 @@ class Sensitivity:
 
 
 class Exposure:
-    """Measures how far from the recorded models the other clients would have trained."""
+    """Measures how far from the recorded models the others would have trained."""
 
     def __init__(self) -> None:
         self._apart = {0: 0.0}  # ‖ε‖, by version
