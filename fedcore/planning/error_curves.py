@@ -99,7 +99,7 @@ class Curves(NamedTuple):
         return best
 
     def allowed(self, best: Fit) -> float:
-        """Returns the sum of squares up to which a fit equals the best one within noise.
+        """Returns the sum of squares up to which a fit is the best within noise.
 
         Errors of neighbouring evaluations are alike: they count as fewer independent
         ones, by the correlation of what the best fit leaves.
