@@ -17,10 +17,10 @@ from fedrun.cli.command import (
     example,
     in_sentences,
     methods_option,
-    named_app,
     node_config_option,
     one_app,
     trust_options,
+    with_app,
     with_options,
 )
 from fedrun.cli.plain_json import to_json
@@ -276,7 +276,7 @@ def evaluate(
 @main.command(
     epilog=example("fedclient model --app my_app:workload -o model.safetensors")
 )
-@named_app
+@with_app
 @click.option(
     "-o",
     "--out",

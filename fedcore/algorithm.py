@@ -36,9 +36,9 @@ from fedcore.controllers import (
     AnyController,
     Controller,
     ServerController,
-    composed,
-    composed_at_server,
-    joined,
+    compose,
+    compose_at_server,
+    join,
 )
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
@@ -174,25 +174,25 @@ class AlgorithmConfig(Method):
     controllers: tuple[AnyController, ...] = ()
     """What sets a client's tasks by how its past ones went; their shares multiply."""
 
-    def declared(self, spec: ParamSpec) -> Declared:
+    def list_formats(self, spec: ParamSpec) -> Declared:
         """Returns the formats of updates; a client that leaves sends a dense one."""
-        return largest_of([{"dense": spec.dim}, self.uplink.declared_for(spec)])
+        return largest_of([{"dense": spec.dim}, self.uplink.list_formats_for(spec)])
 
     @property
     def cohort(self) -> int:
         """The number of clients that train one version of a synchronous algorithm."""
         return math.ceil(self.buffer * self.over_selection)
 
-    def counted(self, samples: int) -> float:
+    def count_update(self, samples: int) -> float:
         """n, the number of samples that an update counts for."""
         return count_samples(samples, self.weigh_by, self.samples_cap)
 
-    def counted_each(self, samples: Sequence[int]) -> Sequence[float]:
-        """:meth:`counted` of each of these updates, by their numbers of samples."""
+    def count_each(self, samples: Sequence[int]) -> Sequence[float]:
+        """:meth:`count_update` of each of these updates, by their numbers of samples."""
         if self.weigh_by == "updates":
-            return [self.counted(1)] * len(samples)
+            return [self.count_update(1)] * len(samples)
         if self.samples_cap:
-            return [self.counted(each) for each in samples]
+            return [self.count_update(each) for each in samples]
         return samples
 
     def most_steps(
@@ -207,7 +207,7 @@ class AlgorithmConfig(Method):
         """
         client = (own or self.client).at(version)
         samples = min(samples, self.samples_cap or samples)
-        largest = joined(*(each.largest for each in self.controllers))
+        largest = join(*(each.largest for each in self.controllers))
         given = client.steps_of(samples, largest.work, largest.samples)
         return max(client.step_count(samples), given)
 
@@ -369,7 +369,7 @@ class AlgorithmConfig(Method):
         for number, client in enumerate(clients.all):
             with _names_entry(self.client, number):
                 client.check(model)
-        spec = model.followed_by(self.client.companions)
+        spec = model.with_companions(self.client.companions)
         on_clients = _there((c.kind, c.build()) for c in self.controllers)
         at_server = _there((c.kind, c.build_server(self)) for c in self.controllers)
         return Algorithm(
@@ -381,10 +381,10 @@ class AlgorithmConfig(Method):
             staleness=self.staleness.build(),
             aggregator=self.aggregator.build_in(self, spec),
             server=self.server.build(),
-            uplink=_built("uplink", self.uplink, spec),
-            downlink=_built("downlink", self.downlink, spec),
-            controller=composed(on_clients) if on_clients else None,
-            server_controller=composed_at_server(at_server) if at_server else None,
+            uplink=_build("uplink", self.uplink, spec),
+            downlink=_build("downlink", self.downlink, spec),
+            controller=compose(on_clients) if on_clients else None,
+            server_controller=compose_at_server(at_server) if at_server else None,
             clients=clients,
         )
 
@@ -406,7 +406,7 @@ def _there(halves: Iterable[tuple[str, Half | None]]) -> dict[str, Half]:
     return {kind: half for kind, half in halves if half is not None}
 
 
-def _built(role: str, config: CompressorConfig, spec: ParamSpec) -> Compressor:
+def _build(role: str, config: CompressorConfig, spec: ParamSpec) -> Compressor:
     try:
         return config.build_for(spec)
     except ConfigError as error:

@@ -59,7 +59,7 @@ def like(values: Any, reference: Array) -> Array:
     return xp.asarray(values, device=reference.device)
 
 
-def resized(x_D: Array, width: int) -> Array:
+def resize(x_D: Array, width: int) -> Array:
     """Returns the first values of the last axis; zeros follow where there are fewer."""
     dim = x_D.shape[-1]
     if width <= dim:

@@ -117,7 +117,7 @@ class Roles(Protocol):
 
     @property
     def staleness_limit(self) -> int | None:
-        """The largest staleness of updates, in versions; None: it follows the clients."""
+        """The largest staleness of an update, in versions; None: clients decide."""
 
     @property
     def weigh_by(self) -> str:

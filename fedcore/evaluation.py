@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from fedcore.errors import WorkloadError
-from fedcore.remembered import copied
+from fedcore.remembered import copy_object
 from fedcore.text import wrong_metrics
 from fedcore.typing import Indices
 
@@ -50,7 +50,7 @@ def evaluation_batches(
         yield np.arange(at, min(at + batch, samples))
 
 
-def measured(metrics: MetricsOf, batches: Batches, join: Join) -> dict[str, float]:
+def measure(metrics: MetricsOf, batches: Batches, join: Join) -> dict[str, float]:
     """Returns the values of metrics over all batches together.
 
     Args:
@@ -62,7 +62,7 @@ def measured(metrics: MetricsOf, batches: Batches, join: Join) -> dict[str, floa
     Raises:
         WorkloadError: a metric is no number, or the outputs cannot be joined.
     """
-    streams, functions = _sorted(metrics)
+    streams, functions = _sort_metrics(metrics)
     for stream in streams.values():
         stream.reset()
     kept: list[tuple[Any, Any]] = []
@@ -120,20 +120,20 @@ def nbytes_of(tree: Any) -> int:
     return int(getattr(tree, "nbytes", 0))
 
 
-def named(metrics: MetricsOf) -> Mapping[str, AnyMetric]:
+def name_metrics(metrics: MetricsOf) -> Mapping[str, AnyMetric]:
     """Returns metrics by name; a function that names them itself has the name ""."""
     if metrics is None:
         return {}
     return metrics if isinstance(metrics, Mapping) else {"": metrics}
 
 
-def _sorted(
+def _sort_metrics(
     metrics: MetricsOf,
 ) -> tuple[dict[str, StreamedMetric], dict[str, Function]]:
     """Splits metrics into those that take batches and those that take everything."""
     streams: dict[str, StreamedMetric] = {}
     functions: dict[str, Function] = {}
-    for name, metric in named(metrics).items():
+    for name, metric in name_metrics(metrics).items():
         if isinstance(metric, type):
             raise WorkloadError(
                 f"metrics={{{name!r}: ...}} is a class; write {metric.__name__}(...)"
@@ -141,7 +141,7 @@ def _sorted(
         if isinstance(metric, StreamedMetric):
             streams[name] = metric
         elif callable(metric):
-            functions[name] = _fresh(_checked(name, metric))
+            functions[name] = _fresh(_check_function(name, metric))
         else:
             raise WorkloadError(
                 f"metrics={{{name!r}: ...}} is {type(metric).__name__}; expected a "
@@ -156,11 +156,11 @@ def _fresh(function: Function) -> Function:
     What it remembers, a function in its closure, would depend on who evaluates. One
     that cannot be copied is used as it is.
     """
-    fresh: Function = copied(function)
+    fresh: Function = copy_object(function)
     return fresh
 
 
-def _checked(name: str, function: Function) -> Function:
+def _check_function(name: str, function: Function) -> Function:
     module = getattr(function, "__module__", None) or ""  # compiled ones may have None
     if module.startswith("sklearn."):
         raise WorkloadError(
@@ -203,7 +203,7 @@ def numbers(name: str, value: Any) -> dict[str, float]:
     return {name: number(f"the metric {name!r}", value)}
 
 
-def checked(values: Mapping[str, float]) -> Mapping[str, float]:
+def check_metrics(values: Mapping[str, float]) -> Mapping[str, float]:
     """Returns metrics that can be sent and recorded.
 
     Raises:

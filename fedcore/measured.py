@@ -33,7 +33,7 @@ class Device(NamedTuple):
     battery: float | None = None
     """The share of its charge, from 0 to 1."""
 
-    def checked(self) -> "Device":
+    def clean(self) -> "Device":
         """Returns the device without what cannot be, and with a name that prints."""
         return Device(
             printable(self.model)[:LONGEST_MODEL],
@@ -56,14 +56,14 @@ class Measured(NamedTuple):
     device: Device | None = None
     """The device as it was when the task was asked for."""
 
-    def checked(self) -> "Measured":
+    def clean(self) -> "Measured":
         """Returns the measurements without what cannot be."""
         device = self.device
         return Measured(
             _within(self.samples, 0, 1 << 40) or 0,
             _within(self.seconds, 0, MOST_SECONDS),
             _within(self.joules, 0, MOST_JOULES),
-            None if device is None else device.checked(),
+            None if device is None else device.clean(),
         )
 
 

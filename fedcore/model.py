@@ -53,7 +53,7 @@ class FlatModel(Protocol):
             local_L: the local values of the client that evaluates; None: the first.
         """
 
-    def stacked(self, device: str = "cpu") -> "StackedModel":
+    def stack(self, device: str = "cpu") -> "StackedModel":
         """Returns the same model for many clients at once.
 
         Raises:

@@ -104,7 +104,7 @@ class ParamSpec:
                     "only floating-point tensors are trained"
                 )
         known = merges or {}
-        specs = placed(
+        specs = place_tensors(
             (name, np.shape(array), known.get(name, PARAMETER))
             for name, array in tensors.items()
         )
@@ -154,7 +154,7 @@ class ParamSpec:
         """Values per tensor: the layout that per-tensor codecs need."""
         return tuple(tensor.size for tensor in self.tensors)
 
-    def followed_by(self, companions: Sequence[str]) -> "ParamSpec":
+    def with_companions(self, companions: Sequence[str]) -> "ParamSpec":
         """Returns the spec of this vector followed by others of the same shape.
 
         Args:
@@ -341,9 +341,9 @@ class ParamSpec:
 
     def to_json(self) -> str:
         """Returns the spec as canonical JSON."""
-        told = {"tensors": list(map(_told, self.tensors)), "frozen": self.frozen}
+        told = {"tensors": list(map(_to_json, self.tensors)), "frozen": self.frozen}
         if self.local:
-            told["local"] = list(map(_told, self.local))
+            told["local"] = list(map(_to_json, self.local))
         if self.digests:
             told["digests"] = [list(pair) for pair in self.digests]
         return json.dumps(told, separators=(",", ":"))
@@ -354,8 +354,8 @@ class ParamSpec:
         junk = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
         try:
             raw = json.loads(text)
-            tensors = placed(map(_read, raw["tensors"]))
-            local = placed(map(_read, raw.get("local", [])))
+            tensors = place_tensors(map(_read, raw["tensors"]))
+            local = place_tensors(map(_read, raw.get("local", [])))
             digests = tuple((str(n), str(d)) for n, d in raw.get("digests", []))
             spec = cls(tensors, str(raw["frozen"]), local, digests)
             known = {tensor.name for tensor in spec.tensors}
@@ -380,7 +380,7 @@ def _check_name(name: object) -> None:
     )
 
 
-def placed(
+def place_tensors(
     tensors: Iterable[tuple[str, tuple[int, ...], Merge]],
 ) -> tuple[TensorSpec, ...]:
     """Places tensors of these names, shapes and merges one behind the other."""
@@ -391,7 +391,7 @@ def placed(
     return tuple(specs)
 
 
-def _told(tensor: TensorSpec) -> list[Any]:
+def _to_json(tensor: TensorSpec) -> list[Any]:
     """Returns a tensor's name, shape and, of a buffer, how it is merged."""
     merge = [] if tensor.merge == PARAMETER else [list(tensor.merge)]
     return [tensor.name, list(tensor.shape), *merge]

@@ -24,7 +24,7 @@ def publish(public_D: Vector, message: Payload) -> Vector:
     return moved_D
 
 
-def moved_exactly(before_D: Vector, message: Payload | None, after_D: Vector) -> bool:
+def moves_exactly(before_D: Vector, message: Payload | None, after_D: Vector) -> bool:
     """Returns whether the message took one model to the other without rounding.
 
     Where all did, in any order and also added up, they lead to the same bits.

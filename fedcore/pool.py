@@ -58,7 +58,7 @@ class Part:
         if end <= len(self._rows):
             self._rows[start:end] = rows
         else:
-            self._rows = _grown(self._rows, start, rows)
+            self._rows = _grow(self._rows, start, rows)
         self._starts[client], self._placed = start, end
 
     def rows_of(self, client: int, count: int) -> Indices:
@@ -81,7 +81,7 @@ class Part:
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
         """Inputs and targets of these rows, shape ``rows.shape + (...)``."""
-        return _taken(self.x, rows), _taken(self.y, rows)
+        return _take(self.x, rows), _take(self.y, rows)
 
     def label_counts(self, rows: Indices) -> Counts | None:
         """Counts each class among these rows."""
@@ -286,7 +286,7 @@ def _of_a_sample(shape: Any) -> Any:
     return shape[1:]
 
 
-def _taken(data: Any, rows: Indices) -> Any:
+def _take(data: Any, rows: Indices) -> Any:
     """Returns rows that exist, so no index is checked."""
     if isinstance(data, np.ndarray):
         return data.take(rows, axis=0, mode="clip")
@@ -304,10 +304,10 @@ def _put(whole: Any, used: int, part: Any) -> Any:
             _put(known, used, p) for known, p in zip(known_parts, part, strict=True)
         )
     array = np.asarray(part if is_numpy(part) else as_numpy(part))
-    return array.copy() if whole is None else _grown(whole, used, array)
+    return array.copy() if whole is None else _grow(whole, used, array)
 
 
-def _grown(whole: Any, used: int, part: Any) -> Any:
+def _grow(whole: Any, used: int, part: Any) -> Any:
     """Writes a part behind the rows in use; an array that is full doubles."""
     needed = used + len(part)
     if needed > len(whole):

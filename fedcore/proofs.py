@@ -53,7 +53,7 @@ class Authenticator:
         """
         return self._mac(b"task", epoch, version, seq, cid)
 
-    def left(self, epoch: Epoch) -> Proof:
+    def departure(self, epoch: Epoch) -> Proof:
         """Proves that the server led a client out of this history."""
         return self._mac(b"left", epoch)
 

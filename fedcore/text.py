@@ -45,7 +45,7 @@ def from_peer(text: str) -> str:
     return brief(printable(brief(text, LONG_SENTENCE)), LONG_SENTENCE)
 
 
-def told(values: Mapping[str, float], samples: int) -> str:
+def format_metrics(values: Mapping[str, float], samples: int) -> str:
     """Formats metrics and a number of samples: ``accuracy 0.9123, n = 1,024``."""
     shown = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
     return f"{shown or 'no metrics'}, n = {samples:,}"
@@ -69,7 +69,7 @@ def wrong_metrics(names: Collection[str]) -> str:
     return ""
 
 
-def kept_metrics(metrics: Mapping[str, float] | None) -> dict[str, float] | None:
+def keep_finite(metrics: Mapping[str, float] | None) -> dict[str, float] | None:
     """Returns a training's finite metrics; None of too many or unprintable ones."""
     if not metrics or wrong_metrics(metrics):
         return None

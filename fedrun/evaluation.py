@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fedcore.errors import WorkloadError
-from fedcore.evaluation import named
+from fedcore.evaluation import name_metrics
 from fedcore.metrics import RecallByClass
 from fedcore.training import evaluate_central
 from fedcore.typing import JSON
@@ -93,7 +93,9 @@ def _with_recall(workload: Workload) -> Workload:
     metrics = getattr(workload, "metrics", None)
     if "metrics" not in known or (metrics is None and "loss" not in known):
         return workload  # it gives no outputs
-    more: dict[str, Any] = {"metrics": {**named(metrics), RECALL: _RecallOfLabels()}}
+    more: dict[str, Any] = {
+        "metrics": {**name_metrics(metrics), RECALL: _RecallOfLabels()}
+    }
     return replace(workload, **more)
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fedcore.errors import ModelError, SpecMismatchError
 from fedcore.merging import PARAMETER, in_moments
 from fedcore.model import FlatModel
-from fedcore.params import NO_REST, ParamSpec, Rest, placed
+from fedcore.params import NO_REST, ParamSpec, Rest, place_tensors
 from fedcore.typing import Vector
 from fedrun.checksums import CHECK, checksum_of
 from fedrun.durable import make_folder, sync_file, sync_folder
@@ -236,7 +236,7 @@ def _spec_of(file: TensorFile) -> ParamSpec:
                 "floating-point tensors are trained"
             )
     shapes = ((name, stored.shape, PARAMETER) for name, stored in file.tensors.items())
-    return ParamSpec(placed(shapes))
+    return ParamSpec(place_tensors(shapes))
 
 
 def _flat(

@@ -28,9 +28,9 @@ from fedcore.workload import (
     Trained,
     TrainingTask,
     Workload,
-    counted_samples,
     require_plain,
     train_by_loop,
+    wrap_samples,
 )
 from fedtorch.layout import layout
 from fedtorch.modules import check_module, limit_threads
@@ -90,7 +90,7 @@ class LoopedModule:
         """Refuses: the loop takes its own steps."""
         raise WorkloadError("this workload has a training loop of its own, no gradient")
 
-    def stacked(self, device: str = "cpu") -> StackedModel:
+    def stack(self, device: str = "cpu") -> StackedModel:
         """Refuses: the loop trains one client at a time."""
         raise NotStackableError("the loop of a Trainer trains one client at a time")
 
@@ -140,7 +140,7 @@ class LoopedWorkload(Workload):
 
     def samples(self, data: Any, whose: str) -> Samples:
         """Returns data of which only the length matters."""
-        return counted_samples(data, whose)
+        return wrap_samples(data, whose)
 
     def fits(self, algorithm: Algorithm) -> None:
         """Checks that the client algorithm needs no gradients.

@@ -34,7 +34,7 @@ def export_model(run: Path, out: Path, which: str, version: int | None) -> str:
         with replacing(out) as temporary:
             shutil.copyfile(source, temporary)
         return f"{out}: the {which} model of {run}"
-    spec, model_D, rest, number = _held(run, which, version)
+    spec, model_D, rest, number = _read_model(run, which, version)
     save_model(out, spec, model_D, rest=rest, version=str(number))
     return f"{out}: version {number} of {run}"
 
@@ -56,7 +56,7 @@ def export_adapter(run: Path, folder: Path, which: str, version: int | None) -> 
         spec, model_D = load_model(source)
         rest, told = load_rest(source), f"the {which} model of {run}"
     else:
-        spec, model_D, rest, number = _held(run, which, version)
+        spec, model_D, rest, number = _read_model(run, which, version)
         told = f"version {number} of {run}"
     save_adapter(folder, spec, model_D, rest, str(run))
     return f"{folder}: the adapter of {told}"
@@ -78,7 +78,7 @@ def _file_of(run: Path, which: str, version: int | None) -> Path | None:
     return None
 
 
-def _held(
+def _read_model(
     run: Path, which: str, version: int | None
 ) -> tuple[ParamSpec, Vector, Rest, int]:
     """Reads the public or the exact model, or a version, from a run's journal."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import grpc
-from fedwire.connect import Address, explained
+from fedwire.connect import Address, explain
 from fedwire.convert import read_answer
 from fedwire.service import SERVICE
 from fedwire.v1 import federation_pb2 as pb
@@ -64,7 +64,7 @@ def round_trip(address: Address) -> Seconds:
                 raise RefusedError(
                     f"{address} speaks gRPC, but serves no federation"
                 ) from error
-            raise explained(error, address) from error
+            raise explain(error, address) from error
     if health.status != _SERVING:
         raise UnavailableError(f"{address} is about to stop, and will be back")
     return min(times)

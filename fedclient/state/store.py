@@ -145,9 +145,9 @@ class ClientStore:
     def spilled(self, state: ParticipantState) -> ParticipantState:
         """Returns the state with its large vectors in files, mapped into memory."""
         names, pending = ("public_D", "memory_D"), state.pending
-        found: dict[str, Any] = {n: self.spill.moved(getattr(state, n)) for n in names}
+        found: dict[str, Any] = {n: self.spill.move(getattr(state, n)) for n in names}
         if pending is not None and pending.residual_D is not None:
-            residual_D = self.spill.moved(pending.residual_D)
+            residual_D = self.spill.move(pending.residual_D)
             if residual_D is not pending.residual_D:
                 found["pending"] = replace(pending, residual_D=residual_D)
         if all(value is getattr(state, name) for name, value in found.items()):

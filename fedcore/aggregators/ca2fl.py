@@ -19,7 +19,7 @@ from fedcore.aggregators._last_updates import (
     LastUpdates,
     Messages,
     Packed,
-    packed,
+    pack,
 )
 from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
 from fedcore.params import ParamSpec
@@ -65,7 +65,7 @@ class _Calibration(NamedTuple):
         before = cache.known.last.get(update.client)
         if before is not None:
             self.messages.add(before, cache.difference_D, -share)
-        cache.next[update.client] = packed(update.payload)
+        cache.next[update.client] = pack(update.payload)
         return cache._replace(clients=max(update.clients, len(cache.known.last)))
 
     def _carry(self, cache: Cache) -> Cache:

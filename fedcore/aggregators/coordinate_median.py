@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedcore.aggregators._stack import Stack, empty, keep, stacked
+from fedcore.aggregators._stack import Stack, empty, keep, stack_values
 from fedcore.aggregators.base import Aggregator, AggregatorConfig
 from fedcore.typing import Vector
 
@@ -25,4 +25,4 @@ class CoordinateMedian(AggregatorConfig):
 
 
 def _finalize(stack: Stack, samples: float) -> Vector:
-    return np.median(stacked(stack), axis=0).astype(np.float32)
+    return np.median(stack_values(stack), axis=0).astype(np.float32)

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fedcore.aggregators._last_updates import LastUpdates, Messages, packed
+from fedcore.aggregators._last_updates import LastUpdates, Messages, pack
 from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
 from fedcore.params import ParamSpec
 from fedcore.typing import Vector
@@ -59,7 +59,7 @@ class _Remembering(NamedTuple):
 
     def _accumulate(self, memory: Memory, update: Contribution) -> Memory:
         client, share = update.client, update.weight * update.samples
-        message = packed(update.payload)
+        message = pack(update.payload)
         updates = self.messages.replace(memory.updates, client, message, share)
         total = memory.total + update.samples - memory.samples.get(client, 0.0)
         memory.samples[client] = update.samples

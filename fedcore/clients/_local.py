@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from fedcore.clients._batches import Batches, shuffled_batches
+from fedcore.clients._batches import Batches, shuffle_batches
 from fedcore.clients._descent import Descent
 from fedcore.clients.base import (
     ClientAlgorithm,
@@ -81,9 +81,9 @@ class LocalConfig(ClientAlgorithmConfig):
         """Returns the settings with the learning rate of this version."""
         if self.schedule is None:
             return self
-        return self._scaled(self.schedule.share(version))
+        return self._scale(self.schedule.share(version))
 
-    def _scaled(self, share: float) -> Self:
+    def _scale(self, share: float) -> Self:
         """Returns the settings with a share of the learning rate, and no schedule."""
         return self.model_copy(update={"lr": self.lr * share, "schedule": None})
 
@@ -145,7 +145,7 @@ class LocalConfig(ClientAlgorithmConfig):
         """Returns how many plain steps a task stands for; see :class:`Descent`."""
         return self.rule().effort(steps)
 
-    def sized(self, wanted: int | None) -> Self:
+    def with_samples(self, wanted: int | None) -> Self:
         """Returns the settings; where a task is one step, its batch has that size."""
         if wanted is None or self.steps != 1:
             return self
@@ -182,7 +182,7 @@ class LocalConfig(ClientAlgorithmConfig):
         )
 
     def _plan(self, samples_N: Counts, steps_N: Counts, seeds_N: Words) -> Batches:
-        return shuffled_batches(samples_N, steps_N, seeds_N, self.batch)
+        return shuffle_batches(samples_N, steps_N, seeds_N, self.batch)
 
     @abstractmethod
     def _run(

@@ -145,7 +145,9 @@ class ClientAlgorithm(NamedTuple):
     nothing; its clients are trained one by one."""
 
 
-def met(algorithm: ClientAlgorithm, public_D: Array, trained: Trained) -> Trained:
+def meet_model(
+    algorithm: ClientAlgorithm, public_D: Array, trained: Trained
+) -> Trained:
     """Returns what came of a task once the model is there that its update changes.
 
     Args:
@@ -218,7 +220,7 @@ class ClientAlgorithmConfig(Method):
         """
         return bool(self.companions)
 
-    def sized(self, wanted: int | None) -> Self:
+    def with_samples(self, wanted: int | None) -> Self:
         """Returns the settings for a task that uses so many samples.
 
         They differ where the batch, and not the number of steps, decides on that.
@@ -286,10 +288,10 @@ class ClientAlgorithmConfig(Method):
 
     @property
     def uses_place(self) -> bool:
-        """Whether :meth:`placed` returns anything but what the client kept."""
-        return type(self).placed is not ClientAlgorithmConfig.placed
+        """Whether :meth:`place_state` returns anything but what the client kept."""
+        return type(self).place_state is not ClientAlgorithmConfig.place_state
 
-    def placed(self, kept: State, place: Place) -> State:
+    def place_state(self, kept: State, place: Place) -> State:
         """Returns the state for ``run``, where it depends on which client trains.
 
         Args:
@@ -298,7 +300,7 @@ class ClientAlgorithmConfig(Method):
         """
         return kept
 
-    def forked(self, kept: State) -> State:
+    def fork_state(self, kept: State) -> State:
         """Returns what a client keeps when the server's history is another one."""
         return kept
 

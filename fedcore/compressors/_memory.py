@@ -52,13 +52,13 @@ class MemoryConfig(CompressorConfig):
         It owns u, and may write into it, unless the message does as well.
         """
 
-    def declared(self, layout: Layout) -> Declared:
+    def list_formats(self, layout: Layout) -> Declared:
         """Returns the formats of the inner compressor."""
-        return self.inner.declared(layout)
+        return self.inner.list_formats(layout)
 
-    def declared_for(self, spec: ParamSpec) -> Declared:
+    def list_formats_for(self, spec: ParamSpec) -> Declared:
         """Returns the formats of the inner compressor."""
-        return self.inner.declared_for(spec)
+        return self.inner.list_formats_for(spec)
 
     def build(self, layout: Layout) -> Compressor:
         """Returns the compressor for this layout."""

@@ -23,14 +23,14 @@ def sparse_rows(delta_D: Array, select: Callable[[int, Array], Array]) -> Payloa
     chosen = [select(number, row_D) for number, row_D in enumerate(delta_D)]
     widest = max(len(places_K) for places_K in chosen)
     padded = [
-        _padded(row_D, places_K, widest)
+        _pad(row_D, places_K, widest)
         for row_D, places_K in zip(delta_D, chosen, strict=True)
     ]
     indices, values = (xp.stack(list(part)) for part in zip(*padded, strict=True))
     return sparse_payload(dim, indices, values)
 
 
-def _padded(x_D: Array, places_K: Array, count: int) -> tuple[Array, Array]:
+def _pad(x_D: Array, places_K: Array, count: int) -> tuple[Array, Array]:
     """``count`` ascending places with their values, or zeros beside those selected."""
     xp = array_namespace(x_D)
     mask = xp.zeros_like(x_D[:count], dtype=xp.bool)

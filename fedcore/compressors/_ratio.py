@@ -10,7 +10,7 @@ from fedcore.compressors.base import (
     Compressor,
     CompressorConfig,
     Keys,
-    kept,
+    count_kept,
     stateless,
 )
 from fedcore.payloads import Declared, Layout, Payload
@@ -33,9 +33,9 @@ class RatioConfig(CompressorConfig):
         """Returns these settings with a smaller ratio."""
         return self.model_copy(update={"ratio": self.ratio * share})
 
-    def declared(self, layout: Layout) -> Declared:
+    def list_formats(self, layout: Layout) -> Declared:
         """Decoding passes over the values that travel."""
-        return {self.format: kept(self.ratio, sum(layout))}
+        return {self.format: count_kept(self.ratio, sum(layout))}
 
     @abstractmethod
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
@@ -43,5 +43,5 @@ class RatioConfig(CompressorConfig):
 
     def build(self, layout: Layout) -> Compressor:
         """Returns the compressor for this layout."""
-        k = kept(self.ratio, sum(layout))
+        k = count_kept(self.ratio, sum(layout))
         return stateless(lambda delta_D, key: self.select(delta_D, k, key))

@@ -119,16 +119,16 @@ class CompressorConfig(Method):
         return None
 
     @abstractmethod
-    def declared(self, layout: Layout) -> Declared:
+    def list_formats(self, layout: Layout) -> Declared:
         """Returns the formats of messages about such a model, with those inside others.
 
         For each, the most values that decoding one message of it passes over; a
         server refuses what costs more (:meth:`fedcore.payloads.base.Reader.spend`).
         """
 
-    def declared_for(self, spec: ParamSpec) -> Declared:
+    def list_formats_for(self, spec: ParamSpec) -> Declared:
         """Returns the formats for a model whose tensors have names and shapes."""
-        return self.declared(spec.sizes)
+        return self.list_formats(spec.sizes)
 
     @abstractmethod
     def build(self, layout: Layout) -> Compressor:
@@ -175,7 +175,7 @@ def formats_inside(inner: CompressorConfig, outer: str) -> set[str]:
     """
     if inner.holds != "nothing":
         raise ValueError(f"{inner.kind} inside {outer}: put the memory around it")
-    return {*inner.declared((1,))}
+    return {*inner.list_formats((1,))}
 
 
 def largest_of(several: Iterable[Declared]) -> Declared:
@@ -187,6 +187,6 @@ def largest_of(several: Iterable[Declared]) -> Declared:
     return most
 
 
-def kept(ratio: float, dim: int) -> int:
+def count_kept(ratio: float, dim: int) -> int:
     """K = max(1, ⌊ratio·d⌋), and 0 of an empty vector."""
     return min(dim, max(1, int(ratio * dim)))

@@ -25,8 +25,8 @@ from fedcore.compressors.base import (
     CompressorConfig,
     Context,
     Keys,
+    count_kept,
     formats_inside,
-    kept,
     stateless,
 )
 from fedcore.compressors.sign_l1 import SignL1
@@ -62,10 +62,10 @@ class Cyclic(CompressorConfig):
             )
         return self
 
-    def declared(self, layout: Layout) -> Declared:
+    def list_formats(self, layout: Layout) -> Declared:
         """Returns this format, and the inner ones for the block."""
-        k = kept(self.ratio, sum(layout))
-        return {"block": k, **self.inner.declared((k,))}
+        k = count_kept(self.ratio, sum(layout))
+        return {"block": k, **self.inner.list_formats((k,))}
 
     def build(self, layout: Layout) -> Compressor:
         """Returns the compressor for this layout."""
@@ -73,7 +73,7 @@ class Cyclic(CompressorConfig):
 
     def _from(self, layout: Layout, start: int) -> Compressor:
         dim = sum(layout)
-        k = kept(self.ratio, dim)
+        k = count_kept(self.ratio, dim)
 
         def encode(delta_D: Array, key: Keys) -> Payload:
             places_K = block_places(dim, stride_of(dim), start, k)
@@ -82,11 +82,11 @@ class Cyclic(CompressorConfig):
             values_K = xp.take(delta_D, like(places_K, delta_D), axis=-1)
             return block_payload(dim, start, inner.encode(values_K, None, key)[0])
 
-        def given(context: Context) -> Compressor:
+        def adapt(context: Context) -> Compressor:
             end = context.recalled if isinstance(context.recalled, int) else 0
             return self._from(layout, end % max(1, dim))
 
-        return stateless(encode, given, _end)
+        return stateless(encode, adapt, _end)
 
 
 def _end(message: Payload) -> int | None:

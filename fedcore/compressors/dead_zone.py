@@ -9,7 +9,7 @@ kept value x becomes sign(x)·⌊|x|/s + ½⌋·s. Since |x| ≥ t > s/2, none o
 further away and all come closer: a contraction.
 
 Powers of two make the messages add up without rounding: a client that missed many
-versions is sent their sum instead of all of them (:func:`fedcore.payloads.merged`).
+versions is sent their sum instead of all of them (:func:`fedcore.payloads.merge`).
 """
 
 from typing import Any, ClassVar, Literal

@@ -66,15 +66,15 @@ class Gaia(CompressorConfig):
         """Returns these settings with a higher threshold."""
         return self.model_copy(update={"threshold": self.threshold / share})
 
-    def declared(self, layout: Layout) -> Declared:
+    def list_formats(self, layout: Layout) -> Declared:
         """Returns both formats: without a known model all values are sent."""
         return {"sparse": sum(layout), "dense": sum(layout)}
 
     def build(self, layout: Layout) -> Compressor:
         """Returns the compressor for this layout."""
-        return stateless(lambda delta_D, _: dense_payload(delta_D), self._given)
+        return stateless(lambda delta_D, _: dense_payload(delta_D), self._adapt)
 
-    def _given(self, context: Context) -> Compressor:
+    def _adapt(self, context: Context) -> Compressor:
         threshold = self.threshold_at(context.version, context.rate)
         return stateless(
             lambda delta_D, _: _encode(delta_D, context.public_D, threshold)

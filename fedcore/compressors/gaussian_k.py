@@ -21,7 +21,7 @@ from pydantic import Field
 from fedcore.arrays import array_namespace
 from fedcore.compressors._ragged import sparse_rows
 from fedcore.compressors._ratio import RatioConfig
-from fedcore.compressors.base import Keys, kept
+from fedcore.compressors.base import Keys, count_kept
 from fedcore.kernels import above, largest_indices, plain_sums, square_sums
 from fedcore.payloads import Declared, Layout, Payload
 from fedcore.typing import Array
@@ -42,10 +42,10 @@ class GaussianK(RatioConfig):
         """Returns a tenth of a hundred values."""
         return cls(ratio=0.1)
 
-    def declared(self, layout: Layout) -> Declared:
+    def list_formats(self, layout: Layout) -> Declared:
         """Returns this format, with at most a third more than k values."""
         dim = sum(layout)
-        return {self.format: min(dim, 4 * kept(self.ratio, dim) // 3)}
+        return {self.format: min(dim, 4 * count_kept(self.ratio, dim) // 3)}
 
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
         """Returns about ``k`` values; for bell-shaped updates δ is close to top_k's."""
@@ -73,7 +73,7 @@ def _select(x_D: Array, k: int) -> Array:
                 too_low, many_K = threshold, places_K
         if turn == 3 or not (few or many):
             break
-        threshold = _bounded(threshold * (0.5 if few else 1.5))
+        threshold = _clamp(threshold * (0.5 if few else 1.5))
     if many and many_K is None:
         return largest_indices(x_D, k)
     if many:
@@ -103,8 +103,8 @@ def _first_threshold(x_D: Array, k: int) -> float:
     dim = x_D.shape[-1]
     mean, square = (float(sums(x_D)) / dim for sums in (plain_sums, square_sums))
     deviation = math.sqrt(max(0.0, square - mean * mean))
-    return _bounded(mean + deviation * NormalDist().inv_cdf(1 - k / (2 * dim)))
+    return _clamp(mean + deviation * NormalDist().inv_cdf(1 - k / (2 * dim)))
 
 
-def _bounded(threshold: float) -> float:
+def _clamp(threshold: float) -> float:
     return min(max(threshold, -_LARGEST), _LARGEST)

@@ -62,15 +62,15 @@ class LowRank(CompressorConfig):
         """A projection; δ ≥ 1/min(m, n) of the squarest matrix."""
         return "contraction"
 
-    def declared(self, layout: Layout) -> Declared:
+    def list_formats(self, layout: Layout) -> Declared:
         """Returns this format; decoding passes over each matrix once a rank."""
-        return self._declared([squarest(size) for size in layout])
+        return self._list_formats([squarest(size) for size in layout])
 
-    def declared_for(self, spec: ParamSpec) -> Declared:
+    def list_formats_for(self, spec: ParamSpec) -> Declared:
         """Returns the declared formats for the shapes of the tensors."""
-        return self._declared(matrices(spec))
+        return self._list_formats(matrices(spec))
 
-    def _declared(self, shapes: Sequence[tuple[int, int]]) -> Declared:
+    def _list_formats(self, shapes: Sequence[tuple[int, int]]) -> Declared:
         exact = sum(math.prod(s) for s in shapes if not self._shortens(s))
         thin = [math.prod(s) for s in shapes if self._shortens(s)]
         ranks = {"low_rank": self.rank * max(thin)} if thin else {}
@@ -102,18 +102,18 @@ class LowRank(CompressorConfig):
     def _of_matrix(
         self, shape: tuple[int, int], before: Array | None = None
     ) -> Compressor:
-        def given(context: Context) -> Compressor:
+        def adapt(context: Context) -> Compressor:
             found = context.recalled
             fits = isinstance(found, np.ndarray) and found.shape[1:] == shape[1:]
             return self._of_matrix(shape, found if fits else None)
 
         return stateless(
             lambda delta_D, key: _encode(delta_D, key, shape, self, before),
-            *((given, _found) if self.warm_start else ()),
+            *((adapt, _read_q) if self.warm_start else ()),
         )
 
 
-def _found(message: Payload) -> Array | None:
+def _read_q(message: Payload) -> Array | None:
     """Q of a message, a row for each rank; None of a message of another kind."""
     if message.format != "low_rank":
         return None

@@ -95,23 +95,25 @@ class PerTensor(CompressorConfig):
         message, _ = encode(np.ones(2, np.float32), None, Key.root(0))
         return message.format == "parts"
 
-    def declared(self, layout: Layout) -> Declared:
+    def list_formats(self, layout: Layout) -> Declared:
         """Returns the formats of all groups of tensors."""
-        return self._declared(_numbered(layout))
+        return self._list_formats(_number_tensors(layout))
 
-    def declared_for(self, spec: ParamSpec) -> Declared:
+    def list_formats_for(self, spec: ParamSpec) -> Declared:
         """Returns the declared formats for tensors with names."""
-        return self._declared(spec)
+        return self._list_formats(spec)
 
-    def _declared(self, spec: ParamSpec) -> Declared:
+    def _list_formats(self, spec: ParamSpec) -> Declared:
         exact, groups = self._groups(spec)
-        inside = [self.inner.declared_for(_model_of(spec, group)) for group in groups]
+        inside = [
+            self.inner.list_formats_for(_model_of(spec, group)) for group in groups
+        ]
         values = sum(spec.sizes[number] for number in exact)
         return largest_of([{"parts": len(spec.sizes), "dense": values}, *inside])
 
     def build(self, layout: Layout) -> Compressor:
         """Returns the compressor for this layout; tensors are named by numbers."""
-        return self._build(_numbered(layout))
+        return self._build(_number_tensors(layout))
 
     def build_for(self, spec: ParamSpec) -> Compressor:
         """Returns the compressor for this model.
@@ -124,7 +126,7 @@ class PerTensor(CompressorConfig):
             if not any(fnmatchcase(name, pattern) for name in names):
                 raise ConfigError(
                     f"per_tensor: exact: {pattern!r} matches no tensor of this model; "
-                    f"there are {_listed(names)}"
+                    f"there are {_list_names(names)}"
                 )
         return self._build(spec)
 
@@ -152,7 +154,7 @@ class PerTensor(CompressorConfig):
         )
 
 
-def _numbered(layout: Layout) -> ParamSpec:
+def _number_tensors(layout: Layout) -> ParamSpec:
     """Tensors whose names are their numbers."""
     tensors, at = [], 0
     for number, size in enumerate(layout):
@@ -170,7 +172,7 @@ def _model_of(spec: ParamSpec, group: Sequence[int]) -> ParamSpec:
     return ParamSpec(tuple(tensors))
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMES
     text = ", ".join(names[:_MOST_NAMES])
     return f"{text} and {more} more" if more > 0 else text

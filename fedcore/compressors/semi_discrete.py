@@ -43,7 +43,7 @@ from fedcore.payloads import (
     Payload,
     Term,
     semi_discrete_payload,
-    stacked_terms,
+    stack_terms,
 )
 from fedcore.payloads.semi_discrete import LEAST_STEP, MANTISSA, MOST_CODE, MOST_TERMS
 from fedcore.typing import Array
@@ -79,15 +79,15 @@ class SemiDiscrete(CompressorConfig):
         """Returns these settings with fewer terms."""
         return self.model_copy(update={"bits": self.bits * share})
 
-    def declared(self, layout: Layout) -> Declared:
+    def list_formats(self, layout: Layout) -> Declared:
         """Returns this format; decoding passes over each term's matrix."""
-        return self._declared([squarest(size) for size in layout])
+        return self._list_formats([squarest(size) for size in layout])
 
-    def declared_for(self, spec: ParamSpec) -> Declared:
+    def list_formats_for(self, spec: ParamSpec) -> Declared:
         """Returns the declared formats for the shapes of the tensors."""
-        return self._declared(matrices(spec))
+        return self._list_formats(matrices(spec))
 
-    def _declared(self, shapes: Sequence[Shape]) -> Declared:
+    def _list_formats(self, shapes: Sequence[Shape]) -> Declared:
         """Factors have no more numbers than there are values in the model and terms."""
         dim = sum(math.prod(shape) for shape in shapes)
         most = 0
@@ -108,15 +108,15 @@ class SemiDiscrete(CompressorConfig):
         def encode(delta_D: Array, _: Keys) -> Payload:
             if delta_D.ndim == 1:
                 return self._encode(delta_D, shapes)
-            return stacked_terms([self._encode(row_D, shapes) for row_D in delta_D])
+            return stack_terms([self._encode(row_D, shapes) for row_D in delta_D])
 
         return stateless(encode)
 
     def _encode(self, delta_D: Array, shapes: Sequence[Shape]) -> Payload:
         budget = self.bits / 8 * delta_D.shape[-1] - _HEAD
-        terms = _decomposed(as_numpy(delta_D), shapes, budget, self.iterations)
+        terms = _decompose(as_numpy(delta_D), shapes, budget, self.iterations)
         layout = tuple(rows * columns for rows, columns in shapes)
-        payload = semi_discrete_payload(layout, *_coded(terms))
+        payload = semi_discrete_payload(layout, *_encode_terms(terms))
         arrays = {name: like(a, delta_D) for name, a in payload.arrays.items()}
         return Payload(payload.format, payload.dim, arrays)
 
@@ -144,7 +144,7 @@ def _entropy(share: float) -> float:
     return -sum(p * math.log2(p) for p in (share, 1 - share) if p)
 
 
-def _decomposed(
+def _decompose(
     delta_D: Any, shapes: Sequence[Shape], budget: float, iterations: int
 ) -> list[_Weighted]:
     """Returns as many terms as the budget of bytes has, rounded, and at least one.
@@ -190,8 +190,8 @@ def _next(tensor: int, rest_MN: Any, iterations: int) -> _Weighted | None:
         y_N = (rest_MN @ y_N) @ rest_MN
         y_N = y_N / np.abs(y_N).max()
     for _ in range(iterations):
-        x_M = _fitted(rest_MN @ y_N)
-        y_N = _fitted(x_M @ rest_MN)
+        x_M = _fit(rest_MN @ y_N)
+        y_N = _fit(x_M @ rest_MN)
     product = float(x_M @ (rest_MN @ y_N))
     size = float(x_M @ x_M) * float(y_N @ y_N)
     fraction, exponent = math.frexp(product / size)
@@ -204,7 +204,7 @@ def _next(tensor: int, rest_MN: Any, iterations: int) -> _Weighted | None:
     return _Weighted(tensor, mantissa, exponent, x_M, y_N, gain, _nbytes(x_M, y_N))
 
 
-def _fitted(products: Any) -> Any:
+def _fit(products: Any) -> Any:
     """Returns the numbers -1, 0 and 1 that a vector is closest to in direction."""
     magnitudes = np.abs(products)
     order = np.argsort(-magnitudes, kind="stable")
@@ -215,7 +215,7 @@ def _fitted(products: Any) -> Any:
     return numbers
 
 
-def _coded(terms: Sequence[_Weighted]) -> tuple[list[Term], int]:
+def _encode_terms(terms: Sequence[_Weighted]) -> tuple[list[Term], int]:
     """Returns the terms as they travel, and the exponent of the step.
 
     A weight below 2^-31 times the largest, or below 2^-123, says nothing.

@@ -39,7 +39,7 @@ def require_possible(kind: str, given: Assignment) -> None:
         )
 
 
-def joined(*given: Assignment) -> Assignment:
+def join(*given: Assignment) -> Assignment:
     """Returns what several controllers give together."""
     wanted = [each.samples for each in given if each.samples is not None]
     return Assignment(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from fedcore.controllers._assignment import Assignment, joined, require_possible
+from fedcore.controllers._assignment import Assignment, join, require_possible
 from fedcore.typing import State
 
 
@@ -58,4 +58,4 @@ class States(Generic[HalfT]):
         for kind, half, own in self.each(state):
             given.append(half.assign(own, *request))
             require_possible(kind, given[-1])
-        return joined(*given)
+        return join(*given)

@@ -86,7 +86,7 @@ class ControllerConfig(Method):
 AnyController = Annotated[ControllerConfig, OneOf()]
 
 
-def composed(controllers: Mapping[str, Controller]) -> Controller:
+def compose(controllers: Mapping[str, Controller]) -> Controller:
     """Makes several controllers one: shares multiply, the longest rest counts.
 
     Args:

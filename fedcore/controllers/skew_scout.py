@@ -134,7 +134,7 @@ class SkewScout(ControllerConfig):
             )
         if report.public is not None and search.home is not None:
             lost = max(0.0, search.home - self._value(report.public))
-            search = self._compared(search, lost)
+            search = self._compare(search, lost)
         return search
 
     def _value(self, values: Mapping[str, float]) -> float:
@@ -145,7 +145,7 @@ class SkewScout(ControllerConfig):
             )
         return values[self.metric]
 
-    def _compared(self, search: Search, lost: float) -> Search:
+    def _compare(self, search: Search, lost: float) -> Search:
         """Returns the search after a comparison in which this accuracy was lost."""
         beyond = max(0.0, lost - self.tolerance)
         cost = search.cost / search.tasks

@@ -170,7 +170,7 @@ def later_states(
     No client can know a later state of this history unless the server was set back.
     """
     claims = [
-        proofs.confirms(left.proof, proofs.left(left.epoch))
+        proofs.confirms(left.proof, proofs.departure(left.epoch))
         for left in pull.abandoned
         if left.epoch == state.epoch
     ]
@@ -365,7 +365,7 @@ def replied(
         task=task,
         done=done,
         proof=0 if is_held else proofs.version(state.epoch, state.version),
-        left=proofs.left(pull.epoch) if other_history else 0,
+        left=proofs.departure(pull.epoch) if other_history else 0,
         reason="" if task else why_waiting(state),
     )
     return SendReply(cid=pull.cid, reply=reply)

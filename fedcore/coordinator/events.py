@@ -48,7 +48,7 @@ def open_update(
     try:
         payload = payloads.unpack(data, spec.sizes, declared)
         absurd = _absurd(payload, spec)
-        return Opened(payload if absurd else payloads.prepared(payload), absurd)
+        return Opened(payload if absurd else payloads.prepare(payload), absurd)
     except Exception as error:  # noqa: BLE001 -- the verdict tells it
         return Opened(error=error)
 

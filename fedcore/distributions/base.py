@@ -34,7 +34,7 @@ class DistributionConfig(Method):
         """Returns the share of values up to each of ``x_N``."""
 
     @classmethod
-    def fitted(cls, x_N: Floats) -> "Fitted | None":
+    def fit(cls, x_N: Floats) -> "Fitted | None":
         """Fits scale and settings to values; None where that is not possible.
 
         Args:

@@ -26,24 +26,24 @@ class Empirical(DistributionConfig):
         return cls(values=(0.5, 1.0, 2.5))
 
     @model_validator(mode="after")
-    def _given_once(self) -> Self:
+    def _check_given(self) -> Self:
         if (self.file is None) == (not self.values):
             raise ValueError("give values or a file that has them, one of both")
         return self
 
-    def _sorted(self) -> Floats:
+    def _sort(self) -> Floats:
         if not self.values:
             raise ConfigError(f"empirical: the values of {self.file} were not read")
         return np.sort(np.array(self.values))
 
     def quantile(self, u_N: Floats) -> Floats:
         """Returns the values in ascending order; each has an equal share of (0, 1)."""
-        x_K = self._sorted()
+        x_K = self._sort()
         return x_K[(u_N * len(x_K)).astype(np.int64)]
 
     def cdf(self, x_N: Floats) -> Floats:
         """Returns the share of the values up to x."""
-        x_K = self._sorted()
+        x_K = self._sort()
         return np.searchsorted(x_K, x_N, side="right") / len(x_K)
 
     @classmethod

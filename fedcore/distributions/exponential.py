@@ -21,6 +21,6 @@ class ExponentialDistribution(DistributionConfig):
         return -np.expm1(-x_N)
 
     @classmethod
-    def fitted(cls, x_N: Floats) -> Fitted | None:
+    def fit(cls, x_N: Floats) -> Fitted | None:
         """Fits the mean."""
         return Fitted(float(x_N.mean()), cls())

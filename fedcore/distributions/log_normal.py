@@ -27,7 +27,7 @@ class LogNormal(DistributionConfig):
         return normal_cdf(np.log(x_N) / self.sigma)
 
     @classmethod
-    def fitted(cls, x_N: Floats) -> Fitted | None:
+    def fit(cls, x_N: Floats) -> Fitted | None:
         """Fits the mean and the standard deviation of the logarithms."""
         log_N = np.log(x_N)
         return Fitted(float(np.exp(log_N.mean())), cls(sigma=float(log_N.std(ddof=1))))

@@ -27,7 +27,7 @@ class Pareto(DistributionConfig):
         return -np.expm1(-self.shape * np.log(np.maximum(x_N, 1.0)))
 
     @classmethod
-    def fitted(cls, x_N: Floats) -> Fitted | None:
+    def fit(cls, x_N: Floats) -> Fitted | None:
         """Fits by maximum likelihood: the minimum, and Hill's estimate of the shape."""
         least = float(x_N.min())
         return Fitted(least, cls(shape=len(x_N) / float(np.log(x_N / least).sum())))

@@ -18,7 +18,7 @@ class UniformDistribution(DistributionConfig):
     """The largest value."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> "UniformDistribution":
+    def _check_order(self) -> "UniformDistribution":
         if self.low > self.high:
             raise ValueError(f"low {self.low} is above high {self.high}")
         return self
@@ -34,7 +34,7 @@ class UniformDistribution(DistributionConfig):
         return np.clip((x_N - self.low) / (self.high - self.low), 0.0, 1.0)
 
     @classmethod
-    def fitted(cls, x_N: Floats) -> Fitted | None:
+    def fit(cls, x_N: Floats) -> Fitted | None:
         """Fits the extremes, in units of the middle between them."""
         low, high = float(x_N.min()), float(x_N.max())
         middle = (low + high) / 2

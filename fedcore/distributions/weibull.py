@@ -38,7 +38,7 @@ class Weibull(DistributionConfig):
         return -np.expm1(-((x_N / self._scale) ** self.shape))
 
     @classmethod
-    def fitted(cls, x_N: Floats) -> Fitted | None:
+    def fit(cls, x_N: Floats) -> Fitted | None:
         """Fits mean and variance; bisection finds the shape."""
         mean = float(x_N.mean())
         target = math.log1p(float(x_N.var(ddof=1)) / mean**2)

@@ -49,7 +49,7 @@ class Confusion:
         scores = np.atleast_1d(as_values(name, output))
         if not scores.shape[-1] and len(scores):
             raise WorkloadError(f"{name} takes scores; got shape {scores.shape}")
-        said = predicted(scores, self._threshold)
+        said = predict_classes(scores, self._threshold)
         if said.shape != true.shape:
             raise WorkloadError(
                 f"outputs for {len(said)} samples, and targets for {len(true)}"
@@ -69,7 +69,9 @@ class Confusion:
         np.add.at(self.counts, (true.astype(int), said), 1)
 
 
-def predicted(output: npt.NDArray[Any], threshold: float) -> npt.NDArray[np.int64]:
+def predict_classes(
+    output: npt.NDArray[Any], threshold: float
+) -> npt.NDArray[np.int64]:
     """Returns the class of each sample, (B,)."""
     if output.ndim == 1 or output.shape[-1] == 1:
         return (output.reshape(-1) > threshold).astype(np.int64)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedcore.algorithm import Algorithm
-from fedcore.clients import parted
+from fedcore.clients import split_kept
 from fedcore.participant.keeping import assigned
 from fedcore.participant.state import ParticipantState
 from fedcore.typing import State
@@ -35,7 +35,7 @@ def start_ahead(algorithm: Algorithm, state: ParticipantState) -> Start | None:
     if not algorithm.config.client.overlaps:
         return None
     initial_L = np.empty(0, np.float32) if algorithm.model.local else None
-    if parted(state.kept, initial_L)[0] is None:
+    if split_kept(state.kept, initial_L)[0] is None:
         return None
     given = assigned(algorithm, state)
     return Start(state.kept, state.seq + 1, given.work, given.samples)

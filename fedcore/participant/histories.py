@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fedcore.algorithm import Algorithm
-from fedcore.clients import forked
+from fedcore.clients import fork_state
 from fedcore.participant import keeping, verdicts
 from fedcore.participant.state import OutdatedError, ParticipantState, Sent
 from fedcore.protocol import (
@@ -82,7 +82,9 @@ def changed(
             memory_D = keeping.folded(algorithm, memory_D, None, sent.payload, sign)
         history[place] = replace(sent, in_model=counted)
     receipt = reply.receipt
-    kept = forked(algorithm.config.client, kept, has_local=bool(algorithm.model.local))
+    kept = fork_state(
+        algorithm.config.client, kept, has_local=bool(algorithm.model.local)
+    )
     return replace(
         state,
         memory_D=memory_D,

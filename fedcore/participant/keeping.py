@@ -7,9 +7,9 @@ import numpy as np
 
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
-from fedcore.clients import taken_back as back
+from fedcore.clients import take_back as back
 from fedcore.clients import without_method
-from fedcore.controllers import Assignment, joined
+from fedcore.controllers import Assignment, join
 from fedcore.participant.message import fold
 from fedcore.participant.state import ParticipantState, Sent
 from fedcore.protocol import HISTORY
@@ -23,7 +23,7 @@ def assigned(algorithm: Algorithm, state: ParticipantState) -> Assignment:
     """
     controller, given = algorithm.controller, state.given
     if controller is not None:
-        given = joined(given, controller.assign(state.controlled))
+        given = join(given, controller.assign(state.controlled))
     return given._replace(work=given.work * state.work)
 
 

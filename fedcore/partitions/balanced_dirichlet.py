@@ -21,7 +21,7 @@ from fedcore.partitions.base import (
     check_positive,
     classes_of,
     even_sizes,
-    remembered,
+    memoise,
     rows_of_classes,
 )
 from fedcore.rng import Key
@@ -32,7 +32,7 @@ _CHUNK = 1 << 18  # counts that are drawn at once
 Mixtures = npt.NDArray[np.float64]
 
 
-@remembered
+@memoise
 def balanced_dirichlet(
     y: Labels, *, clients: int, alpha: float, seed: int = 0
 ) -> Partition:

@@ -80,7 +80,7 @@ class _Known(NamedTuple):
 _known: list[_Known] = []  # the newest first
 
 
-def remembered(partitioner: Partitioner) -> Partitioner:
+def memoise(partitioner: Partitioner) -> Partitioner:
     """Makes a partitioner return a partition that it has just made from memory.
 
     The labels are compared one by one with a copy of those before: that is exact, and
@@ -89,7 +89,7 @@ def remembered(partitioner: Partitioner) -> Partitioner:
     first = next(iter(signature(partitioner).parameters))
 
     @wraps(partitioner)
-    def recalled(*labels: Labels, **settings: Any) -> Partition:
+    def recall(*labels: Labels, **settings: Any) -> Partition:
         if not labels and first not in settings:
             return partitioner(**settings)  # which says what is missing
         labels_R = np.asarray(labels[0] if labels else settings.pop(first))
@@ -106,7 +106,7 @@ def remembered(partitioner: Partitioner) -> Partitioner:
         _known[:] = [entry, *_known[: REMEMBERED - 1]]
         return parts
 
-    return cast(Partitioner, recalled)
+    return cast(Partitioner, recall)
 
 
 def check_clients(rows: int, clients: int, min_size: int = 1) -> None:

@@ -19,14 +19,14 @@ from fedcore.partitions.base import (
     check_clients,
     classes_of,
     even_sizes,
-    remembered,
+    memoise,
     rows_of_classes,
 )
 from fedcore.rng import Key
 from fedcore.typing import Indices
 
 
-@remembered
+@memoise
 def k_classes(
     y: Labels, *, clients: int, per_client: int = 2, seed: int = 0
 ) -> Partition:

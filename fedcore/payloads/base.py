@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore.errors import PayloadError
-from fedcore.payloads.deflate import deflated, inflated
+from fedcore.payloads.deflate import deflate, inflate
 from fedcore.typing import Array, Bytes, Vector
 
 # ----------- how bytes of a message are read and written: little endian, front to back
@@ -204,7 +204,7 @@ def pack_parts(payload: Payload) -> list[Bytes]:
     if not payload.deflates or form.stride is None:
         return [head, *body]
     size = sum(memoryview(part).nbytes for part in body)
-    small = deflated(body, form.stride) if size <= _most(payload.dim) else None
+    small = deflate(body, form.stride) if size <= _most(payload.dim) else None
     if small is None or _DEFLATED.size + len(small) >= size:
         return [head, *body]
     about = _DEFLATED.pack(form.stride, size)
@@ -293,7 +293,7 @@ def _unpack(
         most = _most(dim)
         if declared is not None:
             most = min(most, _most_about(declared[form.name], layout))
-        reader = _inflated(reader, dim, most)
+        reader = _inflate(reader, dim, most)
     reader.declared = declared
     reader.steps = None if declared is None else declared[form.name]
     arrays = form.unpack(reader, layout)
@@ -306,7 +306,7 @@ def _most_about(values: int, layout: Layout) -> int:
     return 16 * (values + len(layout)) + 1024
 
 
-def _inflated(reader: "Reader", dim: int, most: int) -> "Reader":
+def _inflate(reader: "Reader", dim: int, most: int) -> "Reader":
     """Returns a reader of the body that was deflated."""
     stride, size = _DEFLATED.unpack(reader.bytes(_DEFLATED.size))
     if stride not in _STRIDES:
@@ -315,7 +315,7 @@ def _inflated(reader: "Reader", dim: int, most: int) -> "Reader":
         raise PayloadError(
             f"{size} bytes deflated, expected at most {most} about {dim} values"
         )
-    return Reader(inflated(reader.bytes(reader.left), size, stride))
+    return Reader(inflate(reader.bytes(reader.left), size, stride))
 
 
 def format_of(data: Bytes) -> str:

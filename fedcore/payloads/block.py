@@ -134,7 +134,7 @@ def _decode(payload: Payload) -> Array:
     return out_D
 
 
-def _prepared(payload: Payload) -> Payload:
+def _prepare(payload: Payload) -> Payload:
     """Finds the places once."""
     return sparse_payload(payload.dim, _places(payload), _values(payload))
 
@@ -149,6 +149,6 @@ BLOCK = register(
         _places,
         _values,
         magnitude=lambda payload: magnitude(_inner(payload)),
-        prepared=_prepared,
+        prepared=_prepare,
     )
 )

@@ -27,7 +27,7 @@ _PARTS = 64  # up to this number, each part has samples of its own
 _WORTH = 1 / 32  # the least share of the bytes to save
 
 
-def deflated(parts: Sequence[Bytes], stride: int) -> bytes | None:
+def deflate(parts: Sequence[Bytes], stride: int) -> bytes | None:
     """Deflates bytes; None if there is little to save.
 
     Args:
@@ -41,18 +41,18 @@ def deflated(parts: Sequence[Bytes], stride: int) -> bytes | None:
         return None
     few = size <= _SAMPLE
     sample = views if few else _samples(views, _SAMPLE / size)
-    strategy, found = zlib.Z_RLE, _deflated(sample, zlib.Z_RLE)
+    strategy, found = zlib.Z_RLE, _deflate(sample, zlib.Z_RLE)
     looked_at = sum(map(len, sample))
     if len(found) > (1 - _WORTH) * looked_at:
         return None
     if len(found) < looked_at / 2:  # runs may be in the way of a frequent byte
-        without = _deflated(sample, zlib.Z_HUFFMAN_ONLY)
+        without = _deflate(sample, zlib.Z_HUFFMAN_ONLY)
         if len(without) < len(found):
             strategy, found = zlib.Z_HUFFMAN_ONLY, without
-    return found if few else _deflated(views, strategy)
+    return found if few else _deflate(views, strategy)
 
 
-def inflated(data: Bytes, size: int, stride: int) -> memoryview:
+def inflate(data: Bytes, size: int, stride: int) -> memoryview:
     """Returns the ``size`` bytes that were deflated. No more are allocated.
 
     Raises:
@@ -88,7 +88,7 @@ def _together(data: bytes, stride: int) -> memoryview:
     return whole.data.toreadonly()
 
 
-def _deflated(views: Sequence[memoryview], strategy: int) -> bytes:
+def _deflate(views: Sequence[memoryview], strategy: int) -> bytes:
     stream = zlib.compressobj(6, zlib.DEFLATED, _RAW, 8, strategy)
     made, since = [], 0
     for view in views:

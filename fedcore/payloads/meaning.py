@@ -71,7 +71,7 @@ def magnitude(payload: Payload) -> float:
     return largest * (form.multiple(payload) if form.multiple else 1.0)
 
 
-def prepared(payload: Payload) -> Payload:
+def prepare(payload: Payload) -> Payload:
     """Makes the message cheap to add; sums with it stay the same."""
     own = form_of(payload).prepared
     return own(payload) if own else payload
@@ -83,7 +83,7 @@ def exact(message: Payload) -> Exact | None:
     return own(message) if own else None
 
 
-def merged(messages: Sequence[Payload]) -> Payload | None:
+def merge(messages: Sequence[Payload]) -> Payload | None:
     """Returns one message that is the exact sum of these; None if there is none."""
     forms = {message.format: form_of(message) for message in messages}
     own = next(iter(forms.values())).merge if len(forms) == 1 else None

@@ -44,7 +44,7 @@ from fedcore.payloads.base import (
     unpack_plain,
 )
 from fedcore.payloads.indices import pack_indices, unpack_indices
-from fedcore.payloads.meaning import add, decode, magnitude, prepared, support
+from fedcore.payloads.meaning import add, decode, magnitude, prepare, support
 from fedcore.payloads.values import VALUES
 from fedcore.typing import Array, Bytes, Indices, Vector
 
@@ -228,9 +228,9 @@ def _magnitude(payload: Payload) -> float:
     return float(np.max(largest, initial=0.0))  # NaN if one of them is
 
 
-def _prepared(payload: Payload) -> Payload:
+def _prepare(payload: Payload) -> Payload:
     layout = tuple(_row(payload, "sizes"))
-    parts = [prepared(message) for _, message in messages(payload)]
+    parts = [prepare(message) for _, message in messages(payload)]
     return parts_payload(layout, groups_of(payload), parts)
 
 
@@ -244,6 +244,6 @@ PARTS = register(
         places=_support,
         add=_add,
         magnitude=_magnitude,
-        prepared=_prepared,
+        prepared=_prepare,
     )
 )

@@ -20,7 +20,7 @@ def seeded_payload(dim: int, seed: Array, values_K: Array) -> Payload:
     return Payload("seeded", dim, {"seed": seed, "values": values_K})
 
 
-def seeded_indices(dim: int, seed: Array, count: int) -> Indices:
+def draw_support(dim: int, seed: Array, count: int) -> Indices:
     """Returns the support, shape ``seed.shape + (count,)``."""
     words = np.asarray(seed)
     flat = [subset(int(word), dim, count) for word in words.reshape(-1)]
@@ -44,14 +44,14 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
 
 def _places(payload: Payload) -> Indices:
     seed, values_K = payload.arrays["seed"], payload.arrays["values"]
-    return seeded_indices(payload.dim, seed, values_K.shape[-1])
+    return draw_support(payload.dim, seed, values_K.shape[-1])
 
 
-def _prepared(payload: Payload) -> Payload:
+def _prepare(payload: Payload) -> Payload:
     """Draws the places once."""
     return sparse_payload(payload.dim, _places(payload), payload.arrays["values"])
 
 
 SEEDED = register(
-    Format("seeded", 2, _pack, _unpack, places=_places, stride=4, prepared=_prepared)
+    Format("seeded", 2, _pack, _unpack, places=_places, stride=4, prepared=_prepare)
 )

@@ -83,7 +83,7 @@ def semi_discrete_payload(layout: Layout, terms: Sequence[Term], step: int) -> P
     return Payload("semi_discrete", sum(layout), arrays)
 
 
-def stacked_terms(messages: Sequence[Payload]) -> Payload:
+def stack_terms(messages: Sequence[Payload]) -> Payload:
     """Returns a stack of messages; zeros fill up those with fewer terms."""
     arrays: dict[str, Array] = {}
     for name, first in messages[0].arrays.items():

@@ -92,7 +92,7 @@ def active_workers(
     )
 
 
-def expected_slowest(seconds_M: Sequence[float], workers: int) -> float:
+def mean_slowest(seconds_M: Sequence[float], workers: int) -> float:
     """Returns E[max of y durations], drawn with replacement from measured ones.
 
     Args:

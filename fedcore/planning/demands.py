@@ -132,8 +132,8 @@ def demands_of(
     pull_J, push_J = total("request", "download"), total("upload", "verdict")
     c_down, r_down = _rates("down", got_J, pull_J, total("download"), down, doubts)
     c_up, r_up = _rates("up", sent_J, push_J, total("upload"), up, doubts)
-    down_J, request_J = _divided(got_J, pull_J, min(c_down, r_down))
-    up_J, rest_J = _divided(sent_J, push_J, min(c_up, r_up))
+    down_J, request_J = _divide(got_J, pull_J, min(c_down, r_down))
+    up_J, rest_J = _divide(sent_J, push_J, min(c_up, r_up))
     if server is None:
         server_J = np.maximum(0.0, rest_J - request_J.min())
         if server_J.any():
@@ -169,7 +169,7 @@ def demands_of(
     )
 
 
-def _divided(bytes_J: Floats, seconds_J: Floats, rate: float) -> tuple[Floats, Floats]:
+def _divide(bytes_J: Floats, seconds_J: Floats, rate: float) -> tuple[Floats, Floats]:
     """Returns the bytes that a transfer has to wait for, and the rest of its time."""
     needed_J = bytes_J / rate
     share_J = np.minimum(1.0, seconds_J / np.where(needed_J > 0, needed_J, np.inf))

@@ -98,7 +98,7 @@ class Curves(NamedTuple):
                 best = Fit(own, a, b, place, loss)
         return best
 
-    def allowed(self, best: Fit) -> float:
+    def noise_limit(self, best: Fit) -> float:
         """Returns the sum of squares up to which a fit is the best within noise.
 
         Errors of neighbouring evaluations are alike: they count as fewer independent

@@ -102,7 +102,7 @@ def fit_lowest_limit(pilots: Sequence[Pilot]) -> ErrorModel:
     # What is slower than the pilots are long cannot be told from a limit.
     curves = Curves.of(pilots, slowest=1.0, begin=0.5)
     best = curves.fit()
-    allowed = curves.allowed(best)
+    allowed = curves.noise_limit(best)
     low, high = 0.0, best.limit
     lowest = curves.fit(low)
     if lowest.loss <= allowed:

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from fedcore.planning.active_workers import active_workers, expected_slowest
+from fedcore.planning.active_workers import active_workers, mean_slowest
 from fedcore.planning.error_model import ErrorModel
 from fedcore.typing import Seconds
 
@@ -61,7 +61,7 @@ class Offer(NamedTuple):
             return 0.0
         return seconds / (self.up + self.down)
 
-    def finished(self, task: Seconds) -> float:
+    def share_finished(self, task: Seconds) -> float:
         """Returns the share of tasks of this length that end before a worker leaves."""
         return math.exp(-task / self.up)
 
@@ -84,7 +84,7 @@ class Way(NamedTuple):
     @property
     def task(self) -> Seconds:
         """The mean duration of a task."""
-        return expected_slowest(self.task_seconds, 1)
+        return mean_slowest(self.task_seconds, 1)
 
     @property
     def round_deadline(self) -> Seconds:
@@ -148,7 +148,7 @@ class Question(NamedTuple):
             self.budget is None or plan.cost <= self.budget
         )
 
-    def ordered(self, plans: Iterable["Plan"]) -> list["Plan"]:
+    def order(self, plans: Iterable["Plan"]) -> list["Plan"]:
         """Returns the frontier of plans within the limits, from the best plan on.
 
         The best one is the cheapest, and each other one is sooner and costs more. Where
@@ -183,7 +183,7 @@ def plan_of(
     """
     task = way.task
     # A task counts where its worker is there at its begin and stays until its end.
-    away = 1 - (1 - offer.away) * offer.finished(task)
+    away = 1 - (1 - offer.away) * offer.share_finished(task)
     if preemptible and not on_demand and away >= 1:
         return None
     workers = on_demand + preemptible
@@ -192,7 +192,7 @@ def plan_of(
     )
     if way.protocol == "synchronous":
         full, some = active.full, 1 - active.idle
-        slowest = expected_slowest(way.task_seconds, workers)
+        slowest = mean_slowest(way.task_seconds, workers)
         wait = way.round_deadline
         each = (full * slowest + (some - full) * wait + active.idle * wait) / some
         inverse, count, size = active.inverse, active.mean, workers
@@ -251,7 +251,7 @@ def cheapest(plans: Iterable[Plan], question: Question) -> Plan | None:
 
     Where only a budget is given, the soonest one.
     """
-    return next(iter(question.ordered(plans)), None)
+    return next(iter(question.order(plans)), None)
 
 
 def frontier(plans: Iterable[Plan]) -> list[Plan]:
@@ -294,7 +294,9 @@ def most_saved(plan: Plan, offers: Iterable[Offer]) -> float:
     they are paid for tasks that they do not finish is counted.
     """
     task = plan.way.task
-    finished = max(offer.finished(task) / offer.price for offer in offers)  # per cost
+    finished = max(
+        offer.share_finished(task) / offer.price for offer in offers
+    )  # per cost
     least = plan.tasks * task / HOUR / finished if finished else math.inf
     return max(0.0, 1 - least / plan.cost)
 

@@ -255,7 +255,7 @@ def _app_named(
 FROM_CONFIG = " Without it, the app that the config names."
 
 
-def named_app(function: Callable[..., Any]) -> Any:
+def with_app(function: Callable[..., Any]) -> Any:
     """Adds ``--app`` to a command that needs it; the name may also stand alone."""
 
     @wraps(function)

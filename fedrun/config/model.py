@@ -107,7 +107,7 @@ class ServerConfig(Config):
         return is_loopback(self.host)
 
     @model_validator(mode="after")
-    def _protected(self) -> "ServerConfig":
+    def _require_protection(self) -> "ServerConfig":
         if not (self.is_local or self.tls or self.plaintext):
             raise ValueError(
                 f"listen {self.listen} is reachable from other machines: set tls, or "
@@ -157,7 +157,7 @@ class FederationConfig(Config):
 
     @field_validator("timeouts")
     @classmethod
-    def _heard_in_time(cls, timeouts: TimeoutsConfig) -> TimeoutsConfig:
+    def _check_timeouts(cls, timeouts: TimeoutsConfig) -> TimeoutsConfig:
         if timeouts.lost <= timeouts.heartbeat:
             raise ValueError(
                 f"lost {timeouts.lost:g} must be above heartbeat "

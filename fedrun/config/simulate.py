@@ -247,7 +247,7 @@ class SimulateConfig(Config):
     def map_distributions(self, change: Change) -> Self:
         """Returns this config with every distribution changed by ``change``."""
 
-        def changed(value: Any) -> Any:
+        def apply(value: Any) -> Any:
             return change(value) if isinstance(value, DistributionConfig) else value
 
-        return map_values(self, changed)
+        return map_values(self, apply)

@@ -57,7 +57,7 @@ def mapping_of(
     return raw
 
 
-def checked(
+def validate(
     model: type[Model], raw: Any, source: str, text: str, changes: Iterable[str] = ()
 ) -> Model:
     """Returns plain data as a model.

@@ -16,7 +16,7 @@ from typing import Any
 from fedcore.errors import JournalError, JournalVersionError
 from fedrun import sqlite
 from fedrun.durable import make_private_folder
-from fedrun.journal.disk import explained
+from fedrun.journal.disk import explain
 from fedrun.journal.store import NO_FACTS, Facts
 from fedrun.sqlite import connect
 
@@ -73,7 +73,7 @@ class Database:
                     file, durable=durable, error=JournalError, what="a journal"
                 )
         except (*sqlite.ERRORS, OSError) as error:
-            raise explained(file, error) from error
+            raise explain(file, error) from error
         try:
             self.is_fresh = self._is_fresh()
         except BaseException:
@@ -91,7 +91,7 @@ class Database:
         try:
             sqlite.require_schema(self.connection, SCHEMA if version else "")
         except sqlite.ERRORS as error:
-            raise explained(self.file, error) from error
+            raise explain(self.file, error) from error
         return bool(version == 0)
 
     @contextlib.contextmanager
@@ -107,7 +107,7 @@ class Database:
                     self._make_schema()
                 yield self.connection
         except (*sqlite.ERRORS, OSError) as error:
-            raise explained(self.file, error) from error
+            raise explain(self.file, error) from error
         self.is_fresh = False  # SQLite has synced the names of its files, too
 
     def _make_schema(self) -> None:
@@ -166,7 +166,7 @@ class Database:
         try:
             return self.connection.execute(query, values).fetchall()
         except sqlite.ERRORS as error:
-            raise explained(self.file, error) from error
+            raise explain(self.file, error) from error
 
     def close(self) -> None:
         """Releases the file."""

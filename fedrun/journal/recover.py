@@ -154,7 +154,7 @@ def require_updates(journal: Journal) -> None:
     Raises:
         JournalError: the run was simulated in stacks, which keep no updates.
     """
-    if journal.store.noted(WITHOUT_UPDATES):
+    if journal.store.read_fact(WITHOUT_UPDATES):
         raise JournalError(
             f"{journal.folder}: this run was simulated in stacks; its journal has the "
             "decisions, but no updates. Simulate it again with --set "
@@ -178,7 +178,7 @@ def require_all_updates(journal: Journal) -> None:
 
 def secret_of(journal: Journal) -> bytes | None:
     """Returns the secret of the run's proofs; None if the run was never served."""
-    return journal.store.noted_as(bytes.fromhex, SECRET)
+    return journal.store.read_fact_as(bytes.fromhex, SECRET)
 
 
 def _initial(journal: Journal, configured: Configured) -> tuple[ParamSpec, Vector]:

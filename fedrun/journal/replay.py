@@ -37,7 +37,7 @@ from fedcore.protocol import NOTHING_SETTLED, ModelName, Push
 from fedrun.config import FederationConfig, parse_config
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import new_coordinator, require_all_updates
-from fedrun.journal.store import Configured, Row, divided
+from fedrun.journal.store import Configured, Row, split_actions
 from fedrun.methods import require_same
 
 
@@ -94,7 +94,7 @@ class Replay:
         if isinstance(record, Configured):
             self._amend(record)
             return []
-        decided = divided(self._feed(record, opened))[0]
+        decided = split_actions(self._feed(record, opened))[0]
         if isinstance(record, Stepped):
             self._versions[record.version] = self.coordinator.state.version
         return decided

@@ -101,7 +101,7 @@ class Restored:
         return getattr(record, "cid", None) in self._left_out
 
 
-def opened_of(record: Row, algorithm: Algorithm) -> Opened | None:
+def open_payload(record: Row, algorithm: Algorithm) -> Opened | None:
     """Unpacks the payload of an update, for several runs; None: there is none."""
     if isinstance(record, Decided) and record.payload:
         return open_update(record.payload, algorithm.spec)

@@ -16,7 +16,7 @@ from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import content_digest
 from fedrun.durable import make_private
 from fedrun.journal.database import Database, never_wait
-from fedrun.journal.disk import explained, writing
+from fedrun.journal.disk import explain, writing
 from fedrun.journal.segments import Place, Segments
 from fedrun.journal.store import (
     Damage,
@@ -85,7 +85,7 @@ class Rows:
             return number, kind, body, None, *place_values, size, check, 0
         return number, kind, body, payload or None, None, None, size, check, 0
 
-    def copied_values(self, row: WholeRow, history: bytes, durable: int) -> Values:
+    def copy_values(self, row: WholeRow, history: bytes, durable: int) -> Values:
         """Returns the values of a copied row; writes a large payload to a segment."""
         head, tail = row[:3], (row.size, row.check, int(row.dropped))
         if row.payload is None or len(row.payload) < LARGE:
@@ -306,7 +306,7 @@ class Rows:
                 copy.execute(_INSERT, values)
             copy.execute("COMMIT")
         except ERRORS as error:
-            raise explained(target, error) from error
+            raise explain(target, error) from error
         finally:
             copy.close()
 

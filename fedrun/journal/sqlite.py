@@ -13,10 +13,16 @@ from typing import TypeVar
 
 from fedcore.errors import CorruptJournalError, JournalError
 from fedrun.journal.database import CHECK, FILE, Database
-from fedrun.journal.disk import explained, reading
+from fedrun.journal.disk import explain, reading
 from fedrun.journal.rows import Rows
 from fedrun.journal.segments import FILE as MARK
-from fedrun.journal.segments import Mark, MarkFile, Segments, damaged_marks, read_marks
+from fedrun.journal.segments import (
+    Mark,
+    MarkFile,
+    Segments,
+    find_damaged_marks,
+    read_marks,
+)
 from fedrun.journal.store import (
     NO_FACTS,
     Damage,
@@ -83,7 +89,7 @@ class SqliteStore:
             )
             return
         self._last = self._db.value("SELECT coalesce(max(number), 0) FROM records")
-        self._history = self.noted_as(bytes.fromhex, HISTORY) or b""
+        self._history = self.read_fact_as(bytes.fromhex, HISTORY) or b""
         if not self._read_only:
             self._durable = self._durable and not self.volatile
             if not self._history:  # written by an older program
@@ -114,7 +120,7 @@ class SqliteStore:
             self._segments.sync()
         except OSError as error:
             self._stale = True
-            raise explained(self._file, error) from error
+            raise explain(self._file, error) from error
         with self._transaction():
             self._rows.insert(rows)
             self._db.put_facts(facts)
@@ -184,24 +190,24 @@ class SqliteStore:
 
         An earlier version wrote none.
         """
-        return self._db.is_fresh or self.noted(_CHECKSUMS) is not None
+        return self._db.is_fresh or self.read_fact(_CHECKSUMS) is not None
 
     @property
     def volatile(self) -> bool:
         """Whether the run never waits for the disk, since it promises nothing."""
-        return self.noted(_VOLATILE) is not None
+        return self.read_fact(_VOLATILE) is not None
 
-    def noted(self, key: str) -> str | None:
+    def read_fact(self, key: str) -> str | None:
         """Returns a small fact; None if there is none of this key."""
         return self._db.fact(key)
 
-    def noted_as(self, read: Callable[[str], T], key: str) -> T | None:
+    def read_fact_as(self, read: Callable[[str], T], key: str) -> T | None:
         """Returns what ``read`` makes of a small fact; None if there is none.
 
         Raises:
             CorruptJournalError: the fact cannot be read so.
         """
-        told = self.noted(key)
+        told = self.read_fact(key)
         try:
             return None if told is None else read(told)
         except ValueError as error:
@@ -261,7 +267,7 @@ class SqliteStore:
         try:
             self._mark.prove(Mark(self._history, number))
         except OSError as error:
-            raise explained(self._folder / MARK, error) from error
+            raise explain(self._folder / MARK, error) from error
 
     def damage(self, after: int = 0, *, unreadable: bool = False) -> Damage | None:
         """Returns the first damaged row after a number; None if there is none.
@@ -304,7 +310,7 @@ class SqliteStore:
             )
         yield from self._rows.wrong_headers()
         with reading(self._folder / MARK):
-            for byte in damaged_marks(self._folder):
+            for byte in find_damaged_marks(self._folder):
                 yield (
                     f"{self._folder / MARK}: damaged at byte {byte}; the next start "
                     "writes it anew"
@@ -312,7 +318,7 @@ class SqliteStore:
 
     def without_checksum(self) -> Iterator[str]:
         """Yields which parts an earlier version wrote without a checksum."""
-        if self.noted(CHECK) is None:
+        if self.read_fact(CHECK) is None:
             yield "the facts beside the records"
         if not self.has_checksums and self.first_payload():
             yield "the records whose payload was dropped"
@@ -391,7 +397,7 @@ class SqliteStore:
         with self._transaction():
             for row in rows:
                 number = row.number
-                copied = self._rows.copied_values(row, self._history, durable)
+                copied = self._rows.copy_values(row, self._history, durable)
                 self._rows.insert([copied])
             self._segments.sync()
             self._db.put_facts({_CHECKSUMS: None, **facts})

@@ -121,7 +121,7 @@ class Entry(NamedTuple):
     record: Row
 
 
-def divided(actions: Iterable[Action]) -> tuple[list[Record], list[Action]]:
+def split_actions(actions: Iterable[Action]) -> tuple[list[Record], list[Action]]:
     """Splits actions into the records to persist and the actions to carry out."""
     records: list[Record] = []
     others: list[Action] = []

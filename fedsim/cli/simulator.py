@@ -18,9 +18,9 @@ from fedrun.cli.command import (
     key_and_value,
     log_to_stderr,
     methods_option,
-    named_app,
     node_config_option,
     verbose_option,
+    with_app,
 )
 from fedsim.cli.options import FEDERATION, OPTIONAL_CONFIG, count_option, out_option
 
@@ -153,7 +153,7 @@ def trace(folder: Path, out: Path, fitted: bool) -> None:
 
 
 @click.command(epilog=example("fedsim data --app my_app:workload --clients 20"))
-@named_app
+@with_app
 @count_option("--clients", default=10, help="How many clients share the data.")
 @data_option
 @out_option("The page to write.", "data.html")

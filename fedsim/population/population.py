@@ -203,7 +203,7 @@ class Population:
             took: how long they take.
         """
         joules = self._devices.joules(who, took)
-        return Measured(samples, took, joules, self.device(who, task)).checked()
+        return Measured(samples, took, joules, self.device(who, task)).clean()
 
     def download(self, who: int, nbytes: int) -> Seconds:
         """The time of a download, with its request."""

@@ -66,11 +66,11 @@ def _broken(name: str) -> str:
 
 def heading(comparison: Comparison) -> str:
     """The title: the app, how many pairs, versions and seeds, and the model's size."""
-    seeds = units.counted(comparison.seeds, "seed")
+    seeds = units.format_count(comparison.seeds, "seed")
     return (
-        f"{comparison.app}: {units.counted(len(comparison.rows), 'pair')} of codecs, "
-        f"{units.counted(comparison.versions, 'version')}, {seeds}, "
-        f"{units.counted(comparison.dim, 'value')} in the model"
+        f"{comparison.app}: {units.format_count(len(comparison.rows), 'pair')} of codecs, "
+        f"{units.format_count(comparison.versions, 'version')}, {seeds}, "
+        f"{units.format_count(comparison.dim, 'value')} in the model"
     )
 
 

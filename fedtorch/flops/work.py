@@ -121,7 +121,7 @@ def convolution(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work
     return plus(work, _bias(bias, out))
 
 
-def transposed(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
+def deconvolution(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
     """Counts a transposed convolution: 2 FLOPs an input value and kernel place."""
     x, weight, *rest = args
     bias = rest[0] if rest else named.get("bias")

@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 
 from fedrun import units
 from fedview.report.history import history
-from fedview.report.page import Section, copyable, folded, note, table, text
+from fedview.report.page import Section, copyable, fold, note, table, text
 from fedview.results import Results, Table
 
 HEAD = 10  # rows of each table
@@ -39,7 +39,7 @@ def _models(results: Results, out: Path) -> str:
                 f'<a href="{text(place)}">{text(path.name)}</a>',
                 text(told.get("version", "0" if path.stem == "initial" else "–")),
                 units.unbroken_bytes(path.stat().st_size),
-                text(_evaluated(told.get("evaluated", ""))),
+                text(_format_evaluation(told.get("evaluated", ""))),
                 _MODELS.get(path.stem, ""),
             )
         )
@@ -48,7 +48,7 @@ def _models(results: Results, out: Path) -> str:
     return table(("model", "version", "size", "evaluated", "what it is"), rows, " rr")
 
 
-def _evaluated(written: str) -> str:
+def _format_evaluation(written: str) -> str:
     """Returns what a model file says of its evaluation, for people."""
     name, _, value = written.partition("=")
     try:
@@ -84,11 +84,11 @@ def _settings(results: Results) -> str:
     ) + copyable(config)
     if told:
         body += note("History of the run:<br>" + "<br>".join(text(t) for t in told))
-    return folded("Settings", body)
+    return fold("Settings", body)
 
 
 def _tables(results: Results) -> Iterator[str]:
-    yield folded(
+    yield fold(
         "Read everything from Python",
         copyable(
             "from pathlib import Path\n\n"
@@ -104,10 +104,8 @@ def _tables(results: Results) -> Iterator[str]:
         rows = len(next(iter(content.values()), []))
         if rows:
             shown = f"first {HEAD} of " if rows > HEAD else ""
-            title = (
-                f'{name} <span class="more">{shown}{units.counted(rows, "row")}</span>'
-            )
-            yield folded(title, copyable(as_text(content, HEAD)))
+            title = f'{name} <span class="more">{shown}{units.format_count(rows, "row")}</span>'
+            yield fold(title, copyable(as_text(content, HEAD)))
 
 
 def as_text(content: Table, rows: int) -> str:

@@ -47,7 +47,7 @@ def by_version(run: Records) -> Table:
             "version": version,
             "clients": len(records),
             "samples": sum(r.samples for r in records.values()),
-            **_merged(list(records.values())),
+            **_merge(list(records.values())),
         }
         for version, records in sorted(own_evaluations(run).items())
     ]
@@ -98,7 +98,7 @@ def _values(record: Evaluated) -> dict[str, float]:
     return {k + METRIC * (k in NOT_METRICS): v for k, v in values.items()}
 
 
-def _merged(records: list[Evaluated]) -> dict[str, float]:
+def _merge(records: list[Evaluated]) -> dict[str, float]:
     """Returns the mean of each metric over clients, weighted by their samples.
 
     Each is followed by its number of samples; NaN and 0 if no client has a number.

@@ -86,7 +86,7 @@ class Sensitivity:
                 return
             delta_P = payloads.decode(payload)[self._places]
             first = self._first.setdefault(record.cid, (model_P, delta_P))
-            samples = state.algorithm.config.counted(record.samples)
+            samples = state.algorithm.config.count_update(record.samples)
             self._moved += samples * norm(model_P - first[0]) ** 2
             self._changed += samples * norm(delta_P - first[1]) ** 2
 
@@ -116,7 +116,7 @@ class Exposure:
         """
         config = without.algorithm.config
         if isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED:
-            samples = config.counted(record.samples)
+            samples = config.count_update(record.samples)
             self._sum += record.weight * samples * self._apart[record.base]
             self._samples += samples
         elif isinstance(record, Stepped):
@@ -191,7 +191,7 @@ def trust_in(found: Sequence[Estimate], why_not: str) -> Trust:
     slopes = [abs(each.effect) / each.distance for each in found if each.distance]
     steepest = max(filter(math.isfinite, slopes), default=0.0)
     doubts = [each.feedback * each.distance * steepest for each in found]
-    correlation = _expected([each.effect for each in found], doubts)
+    correlation = _estimate_correlation([each.effect for each in found], doubts)
     if not why_not and feedback > MOST_FEEDBACK:
         share = f"{feedback:.0%}" if math.isfinite(feedback) else "any share"
         why_not = (
@@ -207,7 +207,7 @@ def trust_in(found: Sequence[Estimate], why_not: str) -> Trust:
     return Trust(feedback, correlation, doubts, why_not, holds)
 
 
-def _expected(effects: Sequence[float], doubts: Sequence[float]) -> float:
+def _estimate_correlation(effects: Sequence[float], doubts: Sequence[float]) -> float:
     """Returns the lower of two mean correlations, with effects drawn anew."""
     known = [
         (effect, doubt / DEVIATIONS)

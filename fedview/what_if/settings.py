@@ -17,7 +17,7 @@ def newest_config(journal: Journal) -> FederationConfig:
     return parse_config(journal.configurations()[-1][1].config)
 
 
-def changed_config(
+def override_config(
     journal: Journal, changes: Collection[str]
 ) -> FederationConfig | None:
     """Returns a run's newest config with ``field=value`` changes; None: there are none.

@@ -147,7 +147,7 @@ def parse_address(text: str, **trust: Any) -> Address:
     return Address(host.strip("[]"), int(port), **trust)
 
 
-def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
+def explain(error: grpc.RpcError, address: Address) -> LatecomerError:
     """Returns a failed call as an error of this platform."""
     code, details = error.code(), from_peer(error.details() or "")
     if "WRONG_VERSION_NUMBER" in details:
@@ -196,7 +196,7 @@ def explaining(address: Address) -> Iterator[None]:
     try:
         yield
     except grpc.RpcError as error:
-        raise explained(error, address) from error
+        raise explain(error, address) from error
 
 
 def _is_handshake(details: str, address: Address) -> bool:

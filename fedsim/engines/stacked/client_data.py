@@ -97,7 +97,7 @@ class ClientData:
     def used(self, who: int, steps: int, wanted: int | None) -> int:
         """How many samples the steps use of a task whose steps were asked last."""
         own = self._settings[self._which[who]]
-        return own.sized(wanted).used_by(self.samples[who], steps)
+        return own.with_samples(wanted).used_by(self.samples[who], steps)
 
     def _at(self, version: int) -> list[ClientAlgorithmConfig]:
         """All settings, for tasks on a version."""

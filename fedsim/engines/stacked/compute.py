@@ -13,7 +13,7 @@ import numpy as np
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import as_numpy
-from fedcore.clients import ClientAlgorithmConfig, Place, taken_back
+from fedcore.clients import ClientAlgorithmConfig, Place, take_back
 from fedcore.compressors import Compressor, Context
 from fedcore.errors import WorkloadError
 from fedcore.model import StackedModel
@@ -241,7 +241,7 @@ class Computer:
                     stack.residual[place] = made.residual[row]
                 if made.removed is not None:
                     kept, removed_D = stack.kept[place], made.removed[row]
-                    stack.kept[place] = taken_back(
+                    stack.kept[place] = take_back(
                         self._own(tasks[place]),
                         kept,
                         removed_D,
@@ -256,7 +256,7 @@ class Computer:
         self, which: int, version: int, wanted: int | None
     ) -> ClientAlgorithmConfig:
         """The client algorithm for tasks of this version that use so many samples."""
-        return self._settings_of.all[which].at(version).sized(wanted)
+        return self._settings_of.all[which].at(version).with_samples(wanted)
 
     def _key(self, task: Task) -> Key:
         return task_key(self._seed, self._names[task.client], task.seq)

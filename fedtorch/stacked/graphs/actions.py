@@ -73,7 +73,7 @@ class _ByHand(torch.autograd.Function):
 Action = Callable[[Step, dict[fx.Node, Any]], Any]
 
 
-def called(node: fx.Node) -> Action:
+def call(node: fx.Node) -> Action:
     """Calls a function with the values of its arguments."""
     function = function_of(node)
     kwargs = {k: v for k, v in node.kwargs.items() if k != "inplace"}
@@ -85,7 +85,7 @@ def called(node: fx.Node) -> Action:
     return action
 
 
-def guarded(node: fx.Node, inner: Action, shared: frozenset[fx.Node]) -> Action:
+def guard(node: fx.Node, inner: Action, shared: frozenset[fx.Node]) -> Action:
     """Checks that samples stay the first axis of an action's values."""
     name = name_of(node) if node.op != "call_module" else ""
     axis = axis_of(node) if name in ALONG else None
@@ -139,11 +139,11 @@ def by_hand(layer: Layer, source: fx.Node, token: torch.Tensor) -> Action:
     return action
 
 
-def composed(layer: Composed, source: fx.Node, returns_tuple: bool) -> Action:
+def compose(layer: Composed, source: fx.Node, returns_tuple: bool) -> Action:
     """Calls a layer with parameters under the autograd of the whole graph."""
 
     def action(step: Step, values: dict[fx.Node, Any]) -> Any:
-        y = layer.applied(step.apart(values[source]), step.leaf).flatten(0, 1)
+        y = layer.apply(step.apart(values[source]), step.leaf).flatten(0, 1)
         return (y,) if returns_tuple else y
 
     return action

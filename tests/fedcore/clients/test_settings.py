@@ -55,7 +55,7 @@ def test_entries_that_no_client_has_are_known() -> None:
         {"clients": pattern, "lr": 0.5} for pattern in ("a*", "ab", "c")
     )
     settings = ClientSettings(common(first, second, third))
-    unused = settings.unused(["a", "ab", "b"])
+    unused = settings.find_unused(["a", "ab", "b"])
     assert [entry.clients for entry in unused] == [("ab",), ("c",)]
 
 
