@@ -188,7 +188,7 @@ class AlgorithmConfig(Method):
         return count_samples(samples, self.weigh_by, self.samples_cap)
 
     def count_each(self, samples: Sequence[int]) -> Sequence[float]:
-        """:meth:`count_update` of each of these updates, by their numbers of samples."""
+        """Returns :meth:`count_update` for each of these numbers of samples."""
         if self.weigh_by == "updates":
             return [self.count_update(1)] * len(samples)
         if self.samples_cap:

@@ -63,8 +63,8 @@ def why_not_imported(error: BaseException) -> str:
     require_users(error)
     if isinstance(error, SystemExit):
         return (
-            f"it {describe_exit(error)}; put what reads the command line or ends a script "
-            'under if __name__ == "__main__":'
+            f"it {describe_exit(error)}; put what reads the command line or ends a "
+            'script under if __name__ == "__main__":'
         )
     return describe_error(error)
 

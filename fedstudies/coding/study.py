@@ -27,7 +27,7 @@ from fedcore.errors import ConfigError
 from fedcore.rng import Key
 from fedcore.typing import JSON
 from fedrun.arguments import expect_type
-from fedrun.units import format_count
+from fedrun.units import amount
 
 _MOST = 1000  # workers
 _MOST_DRAWS = 100_000_000  # delays in memory at a time: 0.8 GB
@@ -262,7 +262,7 @@ class CodingStudy:
     def heading(self) -> str:
         """How many workers, which delays, how many trials."""
         return (
-            f"{format_count(self.workers, 'worker')}, straggling rate {self.straggling:g}, "
+            f"{amount(self.workers, 'worker')}, straggling rate {self.straggling:g}, "
             f"{self.trials:,} trials each; one undisturbed worker takes the time 1 for "
             "all of the work"
         )
@@ -280,7 +280,7 @@ class CodingStudy:
         else:
             (fastest,) = [row for row in self.of("MDS") if row.number == k]
             words = (
-                f"an MDS code that waits for {k} of {format_count(self.workers, 'worker')} "
+                f"an MDS code that waits for {k} of {amount(self.workers, 'worker')} "
                 f"takes {_took(fastest)}, and without a code it takes "
                 f"{_took(uncoded)}: {uncoded.formula / fastest.formula:.2f} times as "
                 "long"

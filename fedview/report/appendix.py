@@ -104,7 +104,9 @@ def _tables(results: Results) -> Iterator[str]:
         rows = len(next(iter(content.values()), []))
         if rows:
             shown = f"first {HEAD} of " if rows > HEAD else ""
-            title = f'{name} <span class="more">{shown}{units.format_count(rows, "row")}</span>'
+            title = (
+                f'{name} <span class="more">{shown}{units.amount(rows, "row")}</span>'
+            )
             yield fold(title, copyable(as_text(content, HEAD)))
 
 

@@ -123,7 +123,7 @@ def _clients(
     active = sum(1 for timeline in timelines.values() if timeline.accepted)
     losses = sum(timeline.losses for timeline in timelines.values())
     how = "dropped out" if results.has_virtual_time else "out of reach"
-    often = f"{how} {units.format_count(losses, 'time')}" if losses else f"never {how}"
+    often = f"{how} {units.amount(losses, 'time')}" if losses else f"never {how}"
     remark = f"{active:,} with accepted updates; {often}"
     return "Clients", f"{len(timelines):,}", remark
 
@@ -204,7 +204,7 @@ def _clients_aim(results: Results, name: str) -> Iterator[str]:
 
 
 def _by(last: Mapping[str, Any], name: str) -> str:
-    clients = units.format_count(last["clients"], "client")
+    clients = units.amount(last["clients"], "client")
     support = f"n\u00a0=\u00a0{last[name + SUPPORT]:,}"
     return f"version {last['version']:,} by {clients}, weighted by samples; {support}"
 
@@ -217,19 +217,15 @@ def _server(results: Results) -> tuple[str, str, str]:
     unproved = sum(record.count for record in results.of(Unproved))
     gaps = [gap for gap in downtimes(results) if gap.how != "ended"]
     ways = Counter(gap.how for gap in gaps)
-    remarks = [f"{how} {units.format_count(n, 'time')}" for how, n in ways.items()]
+    remarks = [f"{how} {units.amount(n, 'time')}" for how, n in ways.items()]
     if epochs:
-        remarks.append(
-            units.format_count(epochs, "restored history", "restored histories")
-        )
+        remarks.append(units.amount(epochs, "restored history", "restored histories"))
     if told:
-        remarks.append(f"{units.format_count(told, 'change')} of settings")
+        remarks.append(f"{units.amount(told, 'change')} of settings")
     if resumed:
-        remarks.append(f"resumed {units.format_count(resumed, 'time')}")
+        remarks.append(f"resumed {units.amount(resumed, 'time')}")
     if unproved:
-        remarks.append(
-            f"{units.format_count(unproved, 'unproved claim')} of a later state"
-        )
+        remarks.append(f"{units.amount(unproved, 'unproved claim')} of a later state")
     down = time_down(gaps)
     value = f"down for {units.in_seconds(down)}" if down else "never down"
     if not results.of(ServerStarted):

@@ -149,13 +149,11 @@ def _lead(results: Results, anything: bool) -> str:
             " The training loss is what clients reported." if anything else ""
         )
     count = len(results.central.get("version", []))
-    parts = (
-        [units.format_count(count, "evaluation") + " by the evaluator"] if count else []
-    )
+    parts = [units.amount(count, "evaluation") + " by the evaluator"] if count else []
     versions = len(results.federated.get("version", []))
     if versions:
         parts.append(
-            f"evaluations of {units.format_count(versions, 'version')} by clients, each the "
+            f"evaluations of {units.amount(versions, 'version')} by clients, each the "
             "mean weighted by samples"
         )
     found = " and ".join(parts)

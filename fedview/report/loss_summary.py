@@ -7,7 +7,7 @@ from fedcore.compressors import MemoryConfig
 from fedcore.config import kind_of, methods
 from fedcore.coordinator.events import Decided, HistoryForked
 from fedcore.protocol import Verdict
-from fedrun.units import format_count
+from fedrun.units import amount
 from fedview.report.client_timelines import ClientTimeline
 from fedview.results import Results
 
@@ -42,18 +42,18 @@ def loss_summary(results: Results, timelines: dict[str, ClientTimeline]) -> Loss
     late = updates.get(Verdict.REJECTED_STALE.value, 0)
     if late:
         sentences.append(
-            f"{format_count(late, 'update')} came too late: {_reason(decided)} "
+            f"{amount(late, 'update')} came too late: {_reason(decided)} "
             "(algorithm.staleness_limit)."
         )
     if discarded:
         sentences.append(
-            f"{format_count(discarded, 'update')} held NaN or infinite values and had to be "
+            f"{amount(discarded, 'update')} held NaN or infinite values and had to be "
             "discarded."
         )
     capped = sum(r.verdict is Verdict.ACCEPTED and r.reason != "" for r in decided)
     if capped:
         sentences.append(
-            f"{format_count(capped, 'update')} counted for fewer samples than they had "
+            f"{amount(capped, 'update')} counted for fewer samples than they had "
             "(algorithm.samples_cap)."
         )
     fruitless = sum(timeline.fruitless for timeline in timelines.values())
@@ -61,7 +61,7 @@ def loss_summary(results: Results, timelines: dict[str, ClientTimeline]) -> Loss
         sentences.append(_fruitless(results, fruitless))
     sentences += _describe_failures(results)
     sentences += [
-        f"{name} left out {format_count(samples, 'sample')} in {format_count(tasks, 'task')}: "
+        f"{name} left out {amount(samples, 'sample')} in {amount(tasks, 'task')}: "
         f"{why}."
         for name, (samples, tasks, why) in list(results.skipped.items())[:MOST_NAMED]
     ]
@@ -82,7 +82,7 @@ def loss_summary(results: Results, timelines: dict[str, ClientTimeline]) -> Loss
     if discarded:
         headline = "Nothing was lost except what had to be discarded."
     if gone:
-        headline = f"{format_count(gone, 'refused update')} left no trace in the model."
+        headline = f"{amount(gone, 'refused update')} left no trace in the model."
     # A simulated device drops out since the config says so: nothing to warn of.
     wasted = _describe_waste(updates, 0 if results.has_virtual_time else fruitless)
     headline = _with_waste(headline, wasted)
@@ -90,7 +90,7 @@ def loss_summary(results: Results, timelines: dict[str, ClientTimeline]) -> Loss
     if missing:
         more = " and more" if len(missing) > MOST_NAMED else ""
         some = ", ".join(missing[:MOST_NAMED]) + more
-        headline += f" {format_count(len(missing), 'client')} failed: {some}."
+        headline += f" {amount(len(missing), 'client')} failed: {some}."
     return LossSummary(headline, sentences, nothing=not (gone or missing or wasted))
 
 
@@ -100,7 +100,7 @@ def _fruitless(results: Results, tasks: int) -> str:
     if results.has_virtual_time:
         why = "since devices drop out as simulate says"
     return (
-        f"{format_count(tasks, 'task')} ({share}) ended without an update, {why}; that work "
+        f"{amount(tasks, 'task')} ({share}) ended without an update, {why}; that work "
         "was never sent."
     )
 
@@ -135,14 +135,14 @@ def _reason(decided: Sequence[Decided]) -> str:
     """Says how stale the stalest update was; stacked runs keep no reasons."""
     stale = (r for r in decided if r.verdict is Verdict.REJECTED_STALE)
     latest = max(stale, key=lambda r: r.staleness)
-    return latest.reason or f"up to {format_count(latest.staleness, 'version')}"
+    return latest.reason or f"up to {amount(latest.staleness, 'version')}"
 
 
 def _describe_failures(results: Results) -> list[str]:
     """Makes a sentence for each of the first clients that failed."""
     failures = results.failures
     sentences = [
-        f"{name} failed {format_count(times, 'time')}, "
+        f"{name} failed {amount(times, 'time')}, "
         f"{'and went on' if went_on else 'and sent nothing since'}: {error}."
         for name, (times, error, went_on) in list(failures.items())[:MOST_NAMED]
     ]
@@ -165,7 +165,7 @@ def _describe_accepted(results: Results) -> str:
     if not _is_balanced(results):
         rest = "are in no version, though the run has ended"
     return (
-        f"Of {format_count(accepted, 'accepted update')}, {accepted - waiting:,} are in the "
+        f"Of {amount(accepted, 'accepted update')}, {accepted - waiting:,} are in the "
         f"model, each exactly once; {waiting:,} {rest}."
     )
 
@@ -190,7 +190,7 @@ def _is_balanced(results: Results) -> bool:
 def _describe_refused(results: Results, refused: int, gone: int) -> str:
     if gone:
         return (
-            f"{format_count(refused, 'update')} had no use, and this uplink has no error "
+            f"{amount(refused, 'update')} had no use, and this uplink has no error "
             "memory that could send them later (uplink: error_feedback has one)."
         )
     table = results.updates
@@ -199,8 +199,8 @@ def _describe_refused(results: Results, refused: int, gone: int) -> str:
         for verdict, oldest in zip(table["verdict"], table["oldest"], strict=True)
     )
     return (
-        f"The content of {format_count(refused, 'refused update')} went back into the "
-        f"clients' error memories; {format_count(carried, 'accepted update')} carried parts "
+        f"The content of {amount(refused, 'refused update')} went back into the "
+        f"clients' error memories; {amount(carried, 'accepted update')} carried parts "
         "of it."
     )
 

@@ -83,7 +83,7 @@ def skew(shares: Shares) -> list[str]:
     """Describes the partition in a few sentences."""
     sizes = shares.samples_N
     sentences = [
-        f"{units.format_count(len(sizes), 'client')} hold {sizes.sum():,} samples: "
+        f"{units.amount(len(sizes), 'client')} hold {sizes.sum():,} samples: "
         f"{sizes.min():,} to {sizes.max():,} each, the median is "
         f"{np.median(sizes):,.0f}."
     ]

@@ -49,9 +49,9 @@ def section(results: Results, timelines: dict[str, ClientTimeline]) -> Section:
     lead = (
         "A client trains from its task to the verdict on its update. It is away from "
         "the moment at which the server last heard of it. There were "
-        f"{units.format_count(tasks, 'task')}; "
-        f"clients were away {units.format_count(losses, 'time')}; "
-        f"{units.format_count(fruitless, 'task')} ended without an update."
+        f"{units.amount(tasks, 'task')}; "
+        f"clients were away {units.amount(losses, 'time')}; "
+        f"{units.amount(fruitless, 'task')} ended without an update."
         f"{_describe_downtimes(results)}"
     )
     drawn, step = coarse([timeline.stretches for timeline in shown], results.seconds)

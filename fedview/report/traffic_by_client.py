@@ -52,7 +52,7 @@ def parts(results: Results) -> Iterator[str]:
     if framed and (missing := _missing(results, lanes)):
         yield note(missing)
     clients = {lane.cid for lane in lanes}
-    title = f"Bytes of {units.format_count(len(clients - {OTHERS}), 'client')}"
+    title = f"Bytes of {units.amount(len(clients - {OTHERS}), 'client')}"
     if len(clients) > MOST_ROWS:
         title += f" (the {MOST_ROWS} with the most)"
     yield fold(title, _clients(lanes, names, results.dim))

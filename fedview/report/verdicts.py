@@ -47,11 +47,11 @@ def section(results: Results, timelines: dict[str, ClientTimeline]) -> Section:
         drawn = fold(title, drawn + note(text(left_out)))
     parts = [_verdict_table(results), drawn, *_reasons(results)]
     lead = (
-        f"{units.format_count(sum(updates.values()), 'update')} got a verdict, each exactly "
+        f"{units.amount(sum(updates.values()), 'update')} got a verdict, each exactly "
         "once. Mean staleness and mean weight are of a client's accepted updates."
     )
     if declined := results.summary["declined"]:
-        tasks = units.format_count(declined, "task")
+        tasks = units.amount(declined, "task")
         lead += f" Refused before they were computed: {tasks}."
     return Section("updates", "Updates", lead, parts)
 

@@ -10,7 +10,7 @@ from fedcore.arrays import norm
 from fedcore.coordinator.events import Stepped
 from fedcore.typing import JSON
 from fedrun.evaluation import Evaluation
-from fedrun.units import format_count
+from fedrun.units import amount
 from fedview.results.tables import Table, columns
 from fedview.what_if.decisions import Decisions
 from fedview.what_if.outcome import Outcome
@@ -187,7 +187,7 @@ class Counterfactual:
             differ = sum(bool(each) for each in self.versions["distance"])
             lines.append(
                 f"version {self.first} is the first that differs; {differ} of "
-                f"{format_count(total, 'version')} do"
+                f"{amount(total, 'version')} do"
             )
         return (
             lines
@@ -224,16 +224,16 @@ class Counterfactual:
         if decided.left_out:
             share = sum(self.recorded.share(name) for name in self.without)
             lines.append(
-                f"{format_count(decided.left_out, 'update')} of {decided.updates} left "
+                f"{amount(decided.left_out, 'update')} of {decided.updates} left "
                 f"out; their share of the recorded model is {share:.1%}"
             )
         if decided.weights:
             lines.append(
-                f"{format_count(decided.weights, 'update')} with another weight λ; the "
+                f"{amount(decided.weights, 'update')} with another weight λ; the "
                 f"largest change is {decided.largest:.3g}"
             )
         lines += [
-            f"{format_count(count, 'update')}: {was} in the run, {then} in the replay"
+            f"{amount(count, 'update')}: {was} in the run, {then} in the replay"
             for (was, then), count in decided.verdicts.most_common()
         ]
         return lines

@@ -25,7 +25,7 @@ from fedrun.files import save_model
 from fedrun.journal import Configured, Journal
 from fedrun.journal.replay import Replay
 from fedrun.journal.restored import Restored, open_payload
-from fedrun.units import format_count
+from fedrun.units import amount
 from fedview.results.coverage import Coverage
 from fedview.results.tables import Table, columns
 from fedview.what_if.feedback import (
@@ -237,7 +237,7 @@ def rank(
         names = trainers(journal)
         if len(names) < 2:
             raise ConfigError(
-                f"{run}: has {format_count(len(names), 'client')}; leaving one out needs two"
+                f"{run}: has {amount(len(names), 'client')}; leaving one out needs two"
             )
         (spec, initial_D), rest = journal.initial(), journal.rest()
         paths: list[Path] = []

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fedcore.params import ParamSpec, Rest
 from fedcore.typing import Vector
 from fedrun.files import complete, save_model
-from fedrun.units import format_count
+from fedrun.units import amount
 from fedview.results.coverage import Coverage
 
 
@@ -40,8 +40,8 @@ class Outcome:
         """The version and what it is made of."""
         version, updates = self.version, self.updates
         if not self.buffered:
-            return f"version {version}, {format_count(updates, 'update')} in the model"
-        before = format_count(updates - self.buffered, "update")
+            return f"version {version}, {amount(updates, 'update')} in the model"
+        before = amount(updates - self.buffered, "update")
         return (
             f"version {version - 1}, {before} in the model and {self.buffered} in the "
             f"buffer, which the comparison adds as version {version}"

@@ -91,7 +91,7 @@ def _intro(title: str, heading: str, sentences: Sequence[str]) -> str:
 
 
 def _evaluations(found: Counterfactual) -> Section:
-    lead = f"Both models on {units.format_count(found.samples, 'sample')} of the app."
+    lead = f"Both models on {units.amount(found.samples, 'sample')} of the app."
     heads = ("metric", "recorded", "replayed")
     cells = _cells(found.evaluations, heads, "{:.4f}|{:.4f}")
     return Section("metrics", "Metrics", lead, [cells])
