@@ -8,9 +8,9 @@ update may be (``staleness_limit``).
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -226,26 +226,6 @@ class AlgorithmConfig(Method):
     def clients_evaluate(self) -> bool:
         """Whether a controller has clients evaluate models on their own data."""
         return any(controller.evaluates for controller in self.controllers)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _bandwidth_is_a_controller(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping) or "bandwidth" not in given:
-            return given
-        if given["bandwidth"] is None:  # the default, as earlier versions wrote it down
-            return {key: value for key, value in given.items() if key != "bandwidth"}
-        raise ValueError(
-            "bandwidth is a controller now: write controllers: "
-            "[{kind: bandwidth, daily: 2000000}], with its settings in there"
-        )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _cohorts_train_once(cls, given: Any) -> Any:
-        """Drops a setting of earlier journals: what it asked for is the rule now."""
-        if not isinstance(given, Mapping) or "once" not in given:
-            return given
-        return {key: value for key, value in given.items() if key != "once"}
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "AlgorithmConfig":

@@ -310,18 +310,14 @@ def require_first_model(
 
 
 def differences(old: Any, new: Any, path: str = "") -> list[str]:
-    """Lists the differences between two configs, as ``field: old -> new``.
-
-    A list that an earlier version did not know is no difference while it is empty.
-    """
+    """Lists the differences between two configs, as ``field: old -> new``."""
     if isinstance(old, dict) and isinstance(new, dict):
         found = []
         for key in sorted({*old, *new}):
             inner = f"{path}.{key}" if path else key
             found += differences(old.get(key), new.get(key), inner)
         return found
-    is_same = old == new or (old is None and new == [])
-    return [] if is_same else [f"{path}: {old!r} -> {new!r}"]
+    return [] if old == new else [f"{path}: {old!r} -> {new!r}"]
 
 
 def _as_json(config: FederationConfig) -> Any:

@@ -29,11 +29,6 @@ CREATE TABLE lanes (
   PRIMARY KEY (cid, way, codec)
 ) WITHOUT ROWID;
 """
-_BEFORE = """
-CREATE TABLE crossed (
-  cid TEXT PRIMARY KEY, up INTEGER NOT NULL, down INTEGER NOT NULL
-) WITHOUT ROWID;
-"""  # an earlier version counted at sockets, too
 
 
 def _is_of_disk(error: Exception) -> bool:
@@ -78,7 +73,7 @@ class TrafficFile:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=OFF")  # counts are not worth an fsync
         version = db.execute("PRAGMA user_version").fetchone()[0]
-        require_schema(db, _SCHEMA if version else "", _BEFORE)
+        require_schema(db, _SCHEMA if version else "")
         if not version:
             db.executescript(
                 f"BEGIN; {_SCHEMA} PRAGMA user_version={_SCHEMA_VERSION}; COMMIT;"
@@ -99,7 +94,7 @@ class TrafficFile:
                 contextlib.suppress(*ERRORS, OSError),
                 closing(connect(self._path, how)) as db,
             ):
-                require_schema(db, _SCHEMA, _BEFORE)
+                require_schema(db, _SCHEMA)
                 found = _read(db)
         counted = "on from those that it holds" if found else "from zero"
         _log.warning(
@@ -169,7 +164,7 @@ def read_traffic(folder: Path) -> Traffic | None:
                     path,
                 )
                 return None
-            require_schema(db, _SCHEMA, _BEFORE)
+            require_schema(db, _SCHEMA)
             return _read(db)
     except (*ERRORS, OSError) as error:
         _log.warning("%s: %s", path, message(error))

@@ -51,7 +51,7 @@ class Trial:
     broken: bool = False
     """Whether the run stopped making versions, or its updates were not finite."""
     decided: int = 0
-    """Updates that got a verdict; 0 in files that an older version wrote."""
+    """Updates that got a verdict."""
 
     @property
     def nbytes(self) -> int:

@@ -2,9 +2,8 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -52,24 +51,6 @@ class LocalConfig(ClientAlgorithmConfig):
     frozen: tuple[str, ...] = ()
     """Tensors that training leaves as they are, by patterns of their names such as
     ``conv*``. Their part of an update is 0, of which sparse codecs send nothing."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _decay_is_a_schedule(cls, given: Any) -> Any:
-        """Reads ``decay``, as earlier versions had it, as a linear schedule."""
-        if not isinstance(given, Mapping) or "decay" not in given:
-            return given
-        rest = {key: value for key, value in given.items() if key != "decay"}
-        decay = given["decay"]
-        if decay is None:  # the default, as earlier versions wrote it down
-            return rest
-        if rest.get("schedule") is not None:
-            raise ValueError(
-                "give schedule or decay, not both: decay is a linear schedule"
-            )
-        if isinstance(decay, Mapping):
-            decay = {"kind": "linear", **decay}
-        return rest | {"schedule": decay}
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:

@@ -18,9 +18,9 @@ bit by bit instead of waiting for T to fall. Without a known model, all values a
 """
 
 import math
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from fedcore.arrays import array_namespace, like
 from fedcore.compressors._ragged import sparse_rows
@@ -34,8 +34,6 @@ from fedcore.compressors.base import (
 from fedcore.config import Count
 from fedcore.payloads import Declared, Layout, Payload, dense_payload
 from fedcore.typing import Array
-
-_BEFORE = {True: "root", False: "none"}  # what earlier versions wrote
 
 
 class Gaia(CompressorConfig):
@@ -51,11 +49,6 @@ class Gaia(CompressorConfig):
     flush: Count | None = None
     """All changes are significant in each version that is a multiple of this; none: in
     no version."""
-
-    @field_validator("decay", mode="before")
-    @classmethod
-    def _was_a_switch(cls, given: Any) -> Any:
-        return _BEFORE[given] if isinstance(given, bool) else given
 
     @property
     def bias(self) -> Class:

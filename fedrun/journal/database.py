@@ -128,14 +128,9 @@ class Database:
                 self.connection.execute(put, (key, value))
         self.connection.execute(put, (CHECK, self._facts_checksum()))
 
-    def wrong_facts(self, expected: bool) -> bool:
-        """Returns whether the facts differ from what was written.
-
-        Args:
-            expected: whether they must have a checksum.
-        """
-        told = self.fact(CHECK)
-        return expected if told is None else told != self._facts_checksum()
+    def wrong_facts(self) -> bool:
+        """Returns whether the facts differ from what was written."""
+        return self.fact(CHECK) != self._facts_checksum()
 
     def facts(self) -> list[tuple[str, str]]:
         """Returns all facts in their order, without the checksum of them."""

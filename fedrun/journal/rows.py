@@ -60,8 +60,6 @@ class Rows:
 
     def __init__(self, database: Database, segments: Segments) -> None:
         self._database, self._segments = database, segments
-        self.bare_are_checked = False
-        """Whether rows without their payload have a checksum of the rest."""
         database.connection.create_function(
             "checksum_without_payload", 3, _bare_checksum, deterministic=True
         )
@@ -107,7 +105,7 @@ class Rows:
         if segment is not None:
             payload = self._segments.read(Place(segment, start, size))
         payload = payload or b""
-        if dropped == 1 and self.bare_are_checked:
+        if dropped == 1:
             if _bare_checksum(number, kind, body) != check:
                 return None, "its checksum is wrong"
         elif not dropped:

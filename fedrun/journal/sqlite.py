@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fedcore.errors import CorruptJournalError, JournalError
-from fedrun.journal.database import CHECK, FILE, Database
+from fedrun.journal.database import FILE, Database
 from fedrun.journal.disk import explain, reading
 from fedrun.journal.rows import Rows
 from fedrun.journal.segments import FILE as MARK
@@ -37,7 +37,6 @@ from fedrun.journal.store import (
 T = TypeVar("T")
 HISTORY = "history"  # the fact with the name of the records' numbering
 _VOLATILE = "volatile"  # the fact of a run that never waited for the disk
-_CHECKSUMS = "checksums"  # the fact of a run in which all has one, also what is bare
 
 
 class SqliteStore:
@@ -77,13 +76,12 @@ class SqliteStore:
 
     def _start(self) -> None:
         self._hidden = False  # whether there is a damaged end that is to be cut
-        self._rows.bare_are_checked = self.has_checksums
         self._stale = False  # whether an append failed and left its payloads
         self._last: int = 0
         self._history = b""
         if self._db.is_fresh:
             self._history = secrets.token_bytes(8)
-            facts = {HISTORY: self._history.hex(), _CHECKSUMS: "yes"}
+            facts = {HISTORY: self._history.hex()}
             self._db.first_facts = (
                 facts if self._durable else {**facts, _VOLATILE: "yes"}
             )
@@ -92,9 +90,6 @@ class SqliteStore:
         self._history = self.read_fact_as(bytes.fromhex, HISTORY) or b""
         if not self._read_only:
             self._durable = self._durable and not self.volatile
-            if not self._history:  # written by an older program
-                self._history = secrets.token_bytes(8)
-                self.note(HISTORY, self._history.hex())
             taken = self._rows.segments_in_use()
             if not self._lenient:
                 self._segments.require(taken)
@@ -183,14 +178,6 @@ class SqliteStore:
     def last(self) -> int:
         """The number of the newest record; 0 if there is none."""
         return self._last
-
-    @property
-    def has_checksums(self) -> bool:
-        """Whether facts, models and records without payload have one.
-
-        An earlier version wrote none.
-        """
-        return self._db.is_fresh or self.read_fact(_CHECKSUMS) is not None
 
     @property
     def volatile(self) -> bool:
@@ -303,7 +290,7 @@ class SqliteStore:
         found = str(self._db.value("PRAGMA integrity_check(1)"))
         if found != "ok":
             yield f"{self._file}: {found}"
-        if self._db.wrong_facts(self.has_checksums):
+        if self._db.wrong_facts():
             yield (
                 f"{self._file}: the checksum of the facts beside the records is wrong; "
                 "bring back a backup with fedserver restore"
@@ -315,13 +302,6 @@ class SqliteStore:
                     f"{self._folder / MARK}: damaged at byte {byte}; the next start "
                     "writes it anew"
                 )
-
-    def without_checksum(self) -> Iterator[str]:
-        """Yields which parts an earlier version wrote without a checksum."""
-        if self.read_fact(CHECK) is None:
-            yield "the facts beside the records"
-        if not self.has_checksums and self.first_payload():
-            yield "the records whose payload was dropped"
 
     # ------------------------------------------------------------------ cutting
 
@@ -400,8 +380,7 @@ class SqliteStore:
                 copied = self._rows.copy_values(row, self._history, durable)
                 self._rows.insert([copied])
             self._segments.sync()
-            self._db.put_facts({_CHECKSUMS: None, **facts})
-        self._rows.bare_are_checked = self.has_checksums
+            self._db.put_facts(facts)
         self._advance(number)
         return number
 

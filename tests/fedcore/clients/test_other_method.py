@@ -62,8 +62,6 @@ def test_the_same_one_goes_on_with_what_it_kept(name: str) -> None:
     kept = trained(algorithm(name), None).kept
     saved = _on_disk(state, kept)
     assert np.array_equal(Participant(algorithm(name), saved).state.kept, kept)
-    older = _on_disk(state, kept, without="keeper")  # as earlier versions wrote it
-    assert np.array_equal(Participant(algorithm(name), older).state.kept, kept)
 
 
 def test_the_values_of_local_tensors_stay() -> None:
@@ -79,14 +77,11 @@ def test_the_values_of_local_tensors_stay() -> None:
     assert np.array_equal(still_L, local_L)
 
 
-def _on_disk(
-    state: ParticipantState, kept: State, without: str = ""
-) -> ParticipantState:
-    """The state as a client reads it that has kept this, and lost one fact."""
+def _on_disk(state: ParticipantState, kept: State) -> ParticipantState:
+    """The state as a client reads it that has kept this."""
     state = replace(state, kept=kept)
     trees, arrays = trees_of(state)
     facts = facts_of(state, trees, arrays)
-    facts.pop(without, None)
     blobs = {name: array.tobytes() for name, array in arrays.items()}
     if state.memory_D is not None:
         blobs["memory"] = state.memory_D.tobytes()
