@@ -214,20 +214,6 @@ def test_marks_and_headers_say_what_is_durable(tmp_path: Path) -> None:
     assert Mark(history, 5) in read_marks(tmp_path)
 
 
-def test_a_store_of_an_older_program_gets_a_name_for_its_history(
-    tmp_path: Path,
-) -> None:
-    filled(tmp_path)
-    change(tmp_path, "DELETE FROM facts")
-    with store(tmp_path, read_only=True) as one:
-        assert one.read_fact(HISTORY) is None
-    with store(tmp_path) as one:
-        named = one.read_fact(HISTORY) or ""
-        assert len(bytes.fromhex(named)) == 8
-    with store(tmp_path) as one:
-        assert one.read_fact(HISTORY) == named
-
-
 def test_payloads_of_an_append_that_failed_are_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
