@@ -128,7 +128,7 @@ def state_of(
         push = facts["pending"]
         push["payload"] = vectors["payload"]
         push["base"] = ModelName(*push["base"])
-        push["settled"] = _settled(push["settled"])
+        push["settled"] = _read_settled(push["settled"])
         push["oldest"] = ModelName(*push["oldest"]) if push["oldest"] else None
         push["counts"] = counts_array(push["counts"])
         push["measured"] = read_measured(push.get("measured"))
@@ -146,7 +146,7 @@ def state_of(
         public_D=_vector(vectors.get("public")),
         memory_D=_vector(vectors.get("memory")),
         seq=facts["seq"],
-        settled=_settled(facts["settled"]),
+        settled=_read_settled(facts["settled"]),
         pending=pending,
         history=tuple(
             Sent(seq, blob, bool(in_model)) for seq, in_model, blob in history
@@ -165,7 +165,7 @@ def state_of(
     )
 
 
-def _settled(saved: list[Any]) -> Settled:
+def _read_settled(saved: list[Any]) -> Settled:
     seq, verdict, proof = saved
     return Settled(seq, None if verdict is None else Verdict(verdict), proof)
 
