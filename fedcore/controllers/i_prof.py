@@ -142,7 +142,7 @@ class IProf(ControllerConfig):
         """
         client = roles.client
         few, many = (
-            (client.sized(n), client.steps_of(10**6, 1.0, n)) for n in (1, 10**6)
+            (client.with_samples(n), client.steps_of(10**6, 1.0, n)) for n in (1, 10**6)
         )
         if few == many:
             raise ValueError(
