@@ -184,7 +184,7 @@ class AlgorithmConfig(Method):
         return math.ceil(self.buffer * self.over_selection)
 
     def count_update(self, samples: int) -> float:
-        """n, the number of samples that an update counts for."""
+        """Returns n, the number of samples that an update counts for."""
         return count_samples(samples, self.weigh_by, self.samples_cap)
 
     def count_each(self, samples: Sequence[int]) -> Sequence[float]:

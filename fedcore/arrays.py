@@ -47,12 +47,12 @@ def is_numpy(x: Array) -> bool:
 
 
 def as_numpy(x: Array) -> Any:
-    """``x`` as a NumPy array; copied only from another device."""
+    """Returns ``x`` as a NumPy array; copied only from another device."""
     return x if is_numpy(x) else x.detach().cpu().numpy()
 
 
 def like(values: Any, reference: Array) -> Array:
-    """NumPy ``values`` in the library and on the device of ``reference``."""
+    """Returns NumPy ``values`` in the library and on the device of ``reference``."""
     if is_numpy(reference):
         return values
     xp = array_namespace(reference)
@@ -198,7 +198,7 @@ def _kth_in_histogram(numbers: Any, k: int) -> tuple[int, int]:
 
 
 def take(x: Array, indices: Array) -> Array:
-    """``x[..., indices]`` row by row."""
+    """Returns ``x[..., indices]`` row by row."""
     if is_numpy(x):
         return np.take_along_axis(x, indices, axis=-1)
     return x.gather(-1, indices)

@@ -45,7 +45,7 @@ Batches = Iterable[tuple[Any, Any]]
 def evaluation_batches(
     samples: int, batch: int = EVALUATION_BATCH, start: int = 0
 ) -> Iterator[Indices]:
-    """All rows in order from ``start`` on, a batch at a time."""
+    """Yields all rows in order from ``start`` on, a batch at a time."""
     for at in range(start, samples, batch):
         yield np.arange(at, min(at + batch, samples))
 

@@ -82,7 +82,7 @@ def similarity(counts_C: Counts | None, labels_C: LabelSums) -> float:
 def add_labels(
     labels_C: LabelSums, counts_C: Counts | None, weight: float
 ) -> LabelSums:
-    """``labels + weight * counts``; grows where a new class appears."""
+    """Returns ``labels + weight * counts``; grows where a new class appears."""
     if counts_C is None:
         return labels_C
     missing = max(0, len(counts_C) - len(labels_C))

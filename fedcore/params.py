@@ -236,7 +236,7 @@ class ParamSpec:
         self.require(theirs, whose)
 
     def unflatten(self, flat_D: Vector) -> dict[str, Vector]:
-        """Named views of the flat vector, or of one that begins with it.
+        """Returns named views of the flat vector, or of one that begins with it.
 
         Running variances are copies, as the vector holds their second moments.
         """

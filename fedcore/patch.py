@@ -18,7 +18,7 @@ from fedcore.typing import Bytes, Vector
 
 
 def publish(public_D: Vector, message: Payload) -> Vector:
-    """W - decode(message), as both sides compute it: every product and sum rounded."""
+    """Returns W - decode(message), with each product and sum rounded."""
     moved_D = public_D.copy()
     payloads.add(message, moved_D, -1.0)
     return moved_D

@@ -231,7 +231,7 @@ class Pool:
         return self.part_of(client).rows_of(client, self._sizes[client])
 
     def room(self, count: int, like_D: Array) -> Array:
-        """Memory for ``count`` models (N, D), which is used again by later stacks.
+        """Returns memory for ``count`` models (N, D), which later stacks use again.
 
         So views of it stay valid from stack to stack.
 

@@ -151,7 +151,7 @@ def look_at(value: Any, name: str, held: Held, deep: int) -> None:
 
 
 def _ignore(value: Any, name: str, held: Held, deep: int) -> None:
-    """Modules, classes and references are no state."""
+    """Ignores modules, classes and references, which are no state."""
 
 
 for _kind in (types.ModuleType, type, weakref.ref, Enum):

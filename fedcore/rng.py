@@ -91,7 +91,7 @@ def seeds(key: Key | Sequence[Key]) -> Words:
 
 
 def bits(seed: Words, start: int, count: int) -> Words:
-    """Words ``start`` to ``start + count`` of each seed's stream, as a new last axis.
+    """Returns words ``start`` to ``start + count`` of each seed's stream, (..., count).
 
     SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number
     Generators", OOPSLA 2014) in counter form: word i is mix(seed + (i+1)·golden).
@@ -137,7 +137,7 @@ def uniform(seed: Words, count: int, start: int = 0) -> npt.NDArray[np.float32]:
 
 
 def noise(seed: Words, count: int, start: int = 0) -> npt.NDArray[np.int32]:
-    """Whole numbers below 2^24 to round with, shape ``seed.shape + (count,)``.
+    """Returns whole numbers below 2^24 to round with, shape ``seed.shape + (count,)``.
 
     They belong to places ``start`` to ``start + count``, modulo 2^32. Each is a hash
     over a Weyl sequence, with the two 32-bit multiplications of Wellons' ``lowbias32``

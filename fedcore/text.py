@@ -52,7 +52,7 @@ def format_metrics(values: Mapping[str, float], samples: int) -> str:
 
 
 def wrong_metrics(names: Collection[str]) -> str:
-    """Why metrics of these names are not kept; empty if they are."""
+    """Says why metrics of these names are not kept; empty if they are."""
     if len(names) > MOST_METRICS:
         return f"{len(names)} metrics, the limit is {MOST_METRICS}"
     for name in names:

@@ -45,7 +45,7 @@ def task_key(seed: int, client: str, seq: int) -> Key:
 
 
 def task_seeds(client_seeds_N: Words, seq_N: Indices) -> Words:
-    """``task_key(...).seed()`` for one task of each client, (N,)."""
+    """Returns ``task_key(...).seed()`` for one task of each client, (N,)."""
     return words(client_seeds_N, 2 * seq_N) >> np.uint64(1)
 
 
@@ -311,5 +311,5 @@ class _Stoppable:
         return self._model.gradient(w_D, x, y)
 
     def __getattr__(self, name: str) -> Any:
-        """All else is the model's."""
+        """Returns the model's attribute."""
         return getattr(self._model, name)

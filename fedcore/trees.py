@@ -13,7 +13,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def save_tree(tree: State, name: str, arrays: Arrays) -> Any:
-    """JSON for nested tuples and dicts; their arrays go to ``arrays``, not copied."""
+    """Returns JSON for nested tuples and dicts; puts their arrays into ``arrays``."""
     if isinstance(tree, np.ndarray):
         arrays[name] = tree
         return {"array": name}
@@ -69,7 +69,7 @@ def _with_arrays(
     change: Callable[[npt.NDArray[Any]], Any],
     known: dict[int, tuple[Any, Any]],
 ) -> State:
-    """``known`` has, by the id of an array, it and the one in its place."""
+    """Replaces arrays by those that ``known`` holds under their ids."""
     if isinstance(tree, np.ndarray):
         if id(tree) not in known:
             known[id(tree)] = tree, change(tree)
@@ -88,7 +88,7 @@ def _with_arrays(
 def save_each(
     trees: Mapping[int, State], name: str, arrays: Arrays
 ) -> list[tuple[int, Any]]:
-    """JSON for trees by numbers; their arrays go to ``arrays``, not copied."""
+    """Returns JSON for trees by numbers; puts their arrays into ``arrays``."""
     return [
         (number, save_tree(tree, f"{name}.{number}", arrays))
         for number, tree in trees.items()

@@ -31,7 +31,7 @@ def sparse_rows(delta_D: Array, select: Callable[[int, Array], Array]) -> Payloa
 
 
 def _pad(x_D: Array, places_K: Array, count: int) -> tuple[Array, Array]:
-    """``count`` ascending places with their values, or zeros beside those selected."""
+    """Returns ``count`` ascending places and values; zeros fill up those selected."""
     xp = array_namespace(x_D)
     mask = xp.zeros_like(x_D[:count], dtype=xp.bool)
     mask[places_K[places_K < count]] = True

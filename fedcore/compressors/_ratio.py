@@ -34,7 +34,7 @@ class RatioConfig(CompressorConfig):
         return self.model_copy(update={"ratio": self.ratio * share})
 
     def list_formats(self, layout: Layout) -> Declared:
-        """Decoding passes over the values that travel."""
+        """Returns this format; decoding passes over the values that travel."""
         return {self.format: count_kept(self.ratio, sum(layout))}
 
     @abstractmethod

@@ -188,5 +188,5 @@ def largest_of(several: Iterable[Declared]) -> Declared:
 
 
 def count_kept(ratio: float, dim: int) -> int:
-    """K = max(1, ⌊ratio·d⌋), and 0 of an empty vector."""
+    """Returns K = max(1, ⌊ratio·d⌋), and 0 of an empty vector."""
     return min(dim, max(1, int(ratio * dim)))

@@ -61,7 +61,7 @@ class ErrorFeedback(MemoryConfig):
         return limited
 
     def keep(self, memory_D: Array, corrected_D: Array, sent: Payload) -> Array:
-        """E ← u - q."""
+        """Returns E ← u - q."""
         if (
             corrected_D.ndim == 1
             and len(corrected_D) > LARGE

@@ -74,7 +74,7 @@ class Gaia(CompressorConfig):
         )
 
     def threshold_at(self, version: int, rate: float) -> float:
-        """T for changes of a version; ``rate`` is as in :class:`Context`."""
+        """Returns T for changes of a version; ``rate`` is as in :class:`Context`."""
         if self.flush is not None and version % self.flush == 0:
             return 0.0
         if self.decay == "root":

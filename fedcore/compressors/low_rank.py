@@ -114,7 +114,7 @@ class LowRank(CompressorConfig):
 
 
 def _read_q(message: Payload) -> Array | None:
-    """Q of a message, a row for each rank; None of a message of another kind."""
+    """Returns Q of a message, a row for each rank; None of another kind of message."""
     if message.format != "low_rank":
         return None
     return np.array(as_numpy(message.arrays["q"]))
@@ -142,7 +142,7 @@ def _encode(
 def _factors(
     m_MN: Array, key: Key, config: LowRank, before_RN: Array | None
 ) -> tuple[Array, Array]:
-    """P and Q, a row for each rank."""
+    """Returns P and Q, a row for each rank."""
     xp = array_namespace(m_MN)
     largest = xp.max(xp.abs(m_MN))
     scale = xp.where(largest > 0, largest, xp.ones_like(largest))
@@ -155,7 +155,7 @@ def _factors(
 
 
 def _start(key: Key, shape: tuple[int, int], before_RN: Array | None) -> Any:
-    """Random rows; close to those that were found before, where there are any."""
+    """Returns random rows, or rows close to those that were found before."""
     start_RN = key.generator().standard_normal(shape)
     if before_RN is not None:
         found_RN = as_numpy(before_RN)[: shape[0]].astype(np.float64)
@@ -167,7 +167,7 @@ def _start(key: Key, shape: tuple[int, int], before_RN: Array | None) -> Any:
 
 
 def _orthonormal(x_RM: Array) -> Array:
-    """Gram-Schmidt, each row twice; a row that depends on those above becomes zeros.
+    """Makes rows orthonormal by Gram-Schmidt, twice; dependent rows become zeros.
 
     Without a limit its noise would be made as long as the others, and may well lie
     along them: what they stand for would be sent twice.

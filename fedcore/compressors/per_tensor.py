@@ -155,7 +155,7 @@ class PerTensor(CompressorConfig):
 
 
 def _number_tensors(layout: Layout) -> ParamSpec:
-    """Tensors whose names are their numbers."""
+    """Returns tensors whose names are their numbers."""
     tensors, at = [], 0
     for number, size in enumerate(layout):
         tensors.append(TensorSpec(str(number), (size,), at))

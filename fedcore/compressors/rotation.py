@@ -93,7 +93,7 @@ def _encode(delta_D: Array, key: Keys, inner: Compressor) -> Payload:
 
 
 def _scales_of(rows: Array) -> Array:
-    """‖y‖₂²/‖y‖₁, and 0 of zeros."""
+    """Returns ‖y‖₂²/‖y‖₁, and 0 of zeros."""
     xp, sums = array_namespace(rows), absolute_sums(rows)
     safe = xp.where(sums > 0, sums, xp.ones_like(sums))
     return xp.astype(square_sums(rows) / safe, rows.dtype)

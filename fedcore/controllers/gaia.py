@@ -43,7 +43,7 @@ class Gaia(ControllerConfig):
 
     @classmethod
     def example(cls) -> "Gaia":
-        """With a slow link."""
+        """Returns settings for a slow link."""
         return cls(limit=1000)
 
     @model_validator(mode="after")

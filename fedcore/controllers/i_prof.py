@@ -119,7 +119,7 @@ class IProf(ControllerConfig):
 
     @classmethod
     def example(cls) -> "IProf":
-        """With both objectives."""
+        """Returns settings with both objectives."""
         return cls(seconds=3, joules=20)
 
     @model_validator(mode="after")

@@ -22,7 +22,7 @@ class Empirical(DistributionConfig):
 
     @classmethod
     def example(cls) -> "Empirical":
-        """Three values."""
+        """Returns a distribution of three values."""
         return cls(values=(0.5, 1.0, 2.5))
 
     @model_validator(mode="after")

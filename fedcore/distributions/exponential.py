@@ -13,11 +13,11 @@ class ExponentialDistribution(DistributionConfig):
     kind: Literal["exponential"] = "exponential"
 
     def quantile(self, u_N: Floats) -> Floats:
-        """-ln(1 - u)."""
+        """Returns -ln(1 - u)."""
         return -np.log1p(-u_N)
 
     def cdf(self, x_N: Floats) -> Floats:
-        """1 - e^-x."""
+        """Returns 1 - e^-x."""
         return -np.expm1(-x_N)
 
     @classmethod

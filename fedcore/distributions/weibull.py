@@ -30,11 +30,11 @@ class Weibull(DistributionConfig):
         return math.exp(-math.lgamma(1 + 1 / self.shape))
 
     def quantile(self, u_N: Floats) -> Floats:
-        """Scale · (-ln(1 - u))^(1/shape)."""
+        """Returns scale · (-ln(1 - u))^(1/shape)."""
         return self._scale * np.exp(np.log(-np.log1p(-u_N)) / self.shape)
 
     def cdf(self, x_N: Floats) -> Floats:
-        """1 - e^-(x/scale)^shape."""
+        """Returns 1 - e^-(x/scale)^shape."""
         return -np.expm1(-((x_N / self._scale) ** self.shape))
 
     @classmethod

@@ -79,13 +79,13 @@ def norms(rows: Array) -> Array:
 
 
 def _largest(rows: Array) -> Array:
-    """Largest magnitudes; NaN counts as larger than infinity, as its bits are."""
+    """Returns the largest magnitudes; NaN counts as larger than infinity."""
     xp = array_namespace(rows)
     return xp.max(rows.view(xp.int32) & _MAGNITUDE, axis=-1).view(xp.float32)
 
 
 def _rows(x: Array, bucket: int) -> Array:
-    """Whole buckets; the last one is padded with zeros."""
+    """Returns whole buckets; the last one is padded with zeros."""
     missing = -x.shape[-1] % bucket
     if missing:
         padding = like(np.zeros((*x.shape[:-1], missing), np.float32), x)
@@ -118,7 +118,7 @@ def _levels(rows: Array, steps: Array, top: int, drawn: Array | None) -> Array:
 
 
 def _clip(x: Array, most: float) -> Array:
-    """Between -most and most, and the latter where there is no number."""
+    """Clips values to -most and most; NaN becomes ``most``."""
     if is_numpy(x):
         np.fmin(x, np.float32(most), out=x)
         np.maximum(x, np.float32(-most), out=x)

@@ -99,7 +99,7 @@ class AUC:
 
 
 def _keys(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Higher scores have higher keys; -0.0 has that of 0.0."""
+    """Returns keys in the order of the scores; -0.0 has that of 0.0."""
     bits = (scores + 0.0).view(np.int64)
     keys: npt.NDArray[np.int64] = np.where(bits < 0, -(bits & (2**63 - 1)), bits)
     return keys

@@ -79,7 +79,7 @@ def k_classes(
 def _deal(
     clients: int, per_client: int, classes: int, rng: np.random.Generator
 ) -> Indices:
-    """``per_client`` different classes for each client, one client after another."""
+    """Deals ``per_client`` different classes to each client, one after another."""
     wanted, decks, dealt = clients * per_client, [], 0
     tail = np.empty(0, np.int64)  # what the last deck gave to the client in between
     while dealt < wanted:

@@ -68,7 +68,7 @@ class Reader:
         return self._data[self._at - count : self._at]
 
     def peek(self, count: int) -> memoryview:
-        """Up to ``count`` of the next bytes, without moving on."""
+        """Returns up to ``count`` of the next bytes, without moving on."""
         return self._data[self._at : self._at + count]
 
     def number(self, form: str) -> Any:
@@ -171,7 +171,7 @@ def register(form: Format) -> Format:
 
 
 def formats() -> tuple[Format, ...]:
-    """All registered formats."""
+    """Returns all registered formats."""
     return tuple(_by_name.values())
 
 
@@ -234,7 +234,7 @@ def _memory(nbytes: int) -> npt.NDArray[np.uint8]:
 def room(
     nbytes: int, memory: Callable[[int], npt.NDArray[np.uint8]] = _memory
 ) -> memoryview:
-    """Memory for a message that is to arrive.
+    """Returns memory for a message that is to arrive.
 
     The values behind the head of a ``dense`` message are aligned in it, so that they
     can be used where they lie.

@@ -87,7 +87,7 @@ def block_layout(layout: Layout, places: Places) -> Layout:
 
 
 def turn_of(payload: Payload) -> tuple[int, int, int]:
-    """Stride, start and count; a stack has one block."""
+    """Returns stride, start and count; a stack has one block."""
     turn = np.asarray(payload.arrays["turn"]).reshape(-1, 3)[0]
     return int(turn[0]), int(turn[1]), int(turn[2])
 

@@ -20,7 +20,7 @@ _U16, _U32, _BITMAP, _GAPS = 0, 1, 2, 3
 
 
 def pack_indices(indices_K: Indices, dim: int) -> list[Bytes]:
-    """Ascending indices below ``dim``, in the smallest of the codings."""
+    """Packs ascending indices below ``dim``, in the smallest of the codings."""
     raw = _U16 if dim <= 1 << 16 else _U32
     gaps_K = _gaps(indices_K)
     width, coded = best_width(gaps_K)

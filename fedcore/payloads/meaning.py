@@ -27,7 +27,7 @@ def decode(payload: Payload) -> Array:
 
 
 def add(payload: Payload, out_D: Vector, scale: float = 1.0) -> None:
-    """``out += scale * decode(payload)`` in place, at the cost of the message.
+    """Adds ``scale * decode(payload)`` to ``out``, at the cost of the message.
 
     Products and sums are rounded one after the other, in the order of the messages.
     """

@@ -135,7 +135,7 @@ def groups_of(payload: Payload) -> list[list[int]]:
 
 
 def messages(payload: Payload) -> Iterator[tuple[list[slice], Payload]]:
-    """For each group, the slices of the vector that it is about, and its message."""
+    """Yields for each group its slices of the vector, and its message."""
     names = {form.code: form.name for form in formats()}
     codes = _row(payload, "formats")
     arrays: list[dict[str, Array]] = [{} for _ in codes]

@@ -88,7 +88,7 @@ def unrotate(y: Array, seed: Words, dim: int) -> Array:
 
 
 def _runs(parts: Layout) -> Iterator[tuple[int, int, int]]:
-    """Start, end and block size of neighbours that fill a cache together."""
+    """Returns start, end and block size of neighbours that fill a cache together."""
     at = 0
     for size, equals in groupby(parts):
         end = at + size * len(list(equals))
@@ -98,7 +98,7 @@ def _runs(parts: Layout) -> Iterator[tuple[int, int, int]]:
 
 
 def _signs(seed: Words, at: int, end: int, size: int) -> Vector:
-    """±1/√size for the padded values from ``at`` to ``end``."""
+    """Returns ±1/√size for the padded values from ``at`` to ``end``."""
     words = bits(np.asarray(seed, np.uint64), at // 64, (end - at) // 64)
     # Here a set bit says minus. take() with a mode is eight times as fast as [].
     table = SIGNS * np.float32(-(size**-0.5))
@@ -107,7 +107,7 @@ def _signs(seed: Words, at: int, end: int, size: int) -> Vector:
 
 
 def _hadamard(x: Array) -> Array:
-    """H x along the last axis, overwriting ``x``; sums have one order everywhere."""
+    """Computes H x along the last axis, in place; sums have one order everywhere."""
     xp = array_namespace(x)
     y, half = xp.empty_like(x), x.shape[-1] // 2
     # Pease's constant geometry: every pass parts neighbours into the two halves.

@@ -64,7 +64,7 @@ class Term(NamedTuple):
 
 
 def weight(code: Any) -> Any:
-    """(8 + m)·2^e, a whole number."""
+    """Returns (8 + m)·2^e, a whole number."""
     exponent, mantissa = np.divmod(np.asarray(code, np.int64), MANTISSA)
     return (MANTISSA + mantissa) << exponent
 
@@ -246,7 +246,7 @@ def _values(payload: Payload) -> Vector:
 
 
 def _magnitude(payload: Payload) -> float:
-    """All terms of a tensor may meet in one value."""
+    """Bounds the values: all terms of a tensor may meet in one."""
     step = int(payload.arrays["step"][0])
     sums = [
         float(weight(codes_T[x_TM.any(axis=1) & y_TN.any(axis=1)]).sum())

@@ -117,7 +117,7 @@ class Curves(NamedTuple):
 
 
 def _terms(pilot: Pilot, rho_R: Floats) -> tuple[Floats, Floats]:
-    """ρ^J and (1 - ρ) Σ_j ρ^(J-j) / y_j for each rate and evaluation, (R, E) each."""
+    """Returns ρ^J and (1 - ρ) Σ_j ρ^(J-j) / y_j by rate and evaluation, (R, E)."""
     at_E = np.asarray(pilot.versions_E)
     noise_RE = np.zeros((len(rho_R), len(at_E)))
     noise_R, place = np.zeros_like(rho_R), 0
@@ -131,7 +131,7 @@ def _terms(pilot: Pilot, rho_R: Floats) -> tuple[Floats, Floats]:
 
 
 def _not_negative(columns_EN: Floats, errors_E: Floats) -> tuple[list[float], float]:
-    """Least squares without negative numbers: the best of all sets of columns.
+    """Solves least squares without negative numbers, by all sets of columns.
 
     Returns:
         The numbers, and the sum of squares.

@@ -82,13 +82,13 @@ def scaling(strong: Mapping[int, Seconds], weak: Mapping[int, Seconds]) -> Scali
 
 
 def speedups(seconds: Mapping[int, Seconds]) -> list[float]:
-    """S(n) = T(1) / T(n), by growing n; from the fewest workers where 1 is absent."""
+    """Returns S(n) = T(1) / T(n), by growing n; the fewest workers stand for 1."""
     fewest = min(seconds)
     return [fewest * seconds[fewest] / seconds[n] for n in sorted(seconds)]
 
 
 def amdahl(serial: float, workers: int) -> float:
-    """Amdahl's speed-up 1 / (s + (1 - s) / n)."""
+    """Returns Amdahl's speed-up 1 / (s + (1 - s) / n)."""
     return 1 / (serial + (1 - serial) / workers)
 
 

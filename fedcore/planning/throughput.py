@@ -220,7 +220,7 @@ class _Run:
             self._leave(client, now)
 
     def _enter(self, client: int, step: int, now: Seconds) -> None:
-        """A client begins a step, or goes through it if it takes no time."""
+        """Begins a client's step, or goes through it if it takes no time."""
         self._step[client], self._since[client] = step, now
         task = self._task[client]
         match STEPS[step]:
@@ -246,7 +246,7 @@ class _Run:
                 self._delay(client, now, self._reply[task])
 
     def _leave(self, client: int, now: Seconds) -> None:
-        """A client's step has ended."""
+        """Ends a client's step."""
         step = self._step[client]
         self._seconds[step] += now - self._since[client]
         if STEPS[step] == "server":
@@ -279,7 +279,7 @@ class _Run:
         return 0.0
 
     def _accept(self, client: int, now: Seconds) -> None:
-        """The server has taken an update; K of them make a version."""
+        """Counts an update that the server has taken; K of them make a version."""
         late = self._version - self._base[client]
         self._staleness[late] = self._staleness.get(late, 0) + 1
         self._buffered += 1

@@ -228,7 +228,7 @@ def plan_of(
 def all_plans(
     question: Question, ways: Sequence[Way], offers: Sequence[Offer], most: int
 ) -> list[Plan]:
-    """All plans with up to ``most`` workers that reach the error.
+    """Returns all plans with up to ``most`` workers that reach the error.
 
     Those on demand alone come once for each way and size, since no offer changes them.
     """
@@ -302,7 +302,7 @@ def most_saved(plan: Plan, offers: Iterable[Offer]) -> float:
 
 
 def uniform_share(versions: int, round_seconds: Seconds, deadline: Seconds) -> float:
-    """F(b*) = J R(n) / θ: the share of time for which workers must be there.
+    """Returns F(b*) = J R(n) / θ, the share of time that workers must be there.
 
     Args:
         versions: J.

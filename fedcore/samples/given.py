@@ -86,7 +86,7 @@ def _is_pair(data: Any) -> bool:
 
 
 def _problem(data: Any) -> str:
-    """Why something is no data set; empty if it may be one."""
+    """Says why something is no data set; empty if it may be one."""
     if isinstance(data, Mapping):
         return (
             f"{describe(data)}, which does not say what the targets are; expected "

@@ -112,7 +112,7 @@ def require_stackable(batch: Any, samples: int) -> None:
 
 
 def whole_numbers(targets: Any) -> Any:
-    """Whole numbers of any width, and truth values, as int64; others unchanged."""
+    """Returns whole numbers and truth values as int64; others unchanged."""
     if isinstance(targets, np.ndarray) and targets.dtype.kind in "iub":
         return targets.astype(np.int64, copy=False)
     return targets

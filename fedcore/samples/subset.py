@@ -34,7 +34,7 @@ class Subset:
     rows: Indices
 
     def __post_init__(self) -> None:
-        """Rows as whole numbers; a mask of all rows becomes the rows that it marks.
+        """Makes rows whole numbers; a mask becomes the rows that it marks.
 
         Raises:
             WorkloadError: they are not rows of these arrays.

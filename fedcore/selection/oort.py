@@ -215,7 +215,7 @@ class Oort(SelectionConfig):
         return found
 
     def _longest(self, known: OortState) -> Seconds:
-        """T, above which a duration is too long."""
+        """Returns T, above which a duration is too long."""
         if known.percentile >= 100:
             return math.inf
         durations = sorted(seconds for _, seconds, _ in known.clients.values())

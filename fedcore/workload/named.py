@@ -99,7 +99,7 @@ class NamedModel:
         return self.spec.flatten(self._draw(key.generator()))
 
     def rest(self) -> Rest:
-        """Named arrays are all trained, so a checkpoint holds nothing else."""
+        """Returns nothing, since all named arrays are trained."""
         return NO_REST
 
     def seed(self, key: Key) -> None:
@@ -171,7 +171,7 @@ def _fingerprint(loss: float, g_D: Vector) -> list[float]:
 
 
 def _other(values: Any) -> Any:
-    """Other values of the same shapes; whole numbers in the same range."""
+    """Returns other values of the same shapes; whole numbers in the same range."""
     if isinstance(values, Mapping):
         return {name: _other(part) for name, part in values.items()}
     if isinstance(values, tuple):

@@ -346,7 +346,7 @@ class Rows:
 
 
 def _bare_checksum(number: int, kind: str, body: str) -> int:
-    """CRC-32 of a row whose payload was dropped."""
+    """Returns the CRC-32 of a row whose payload was dropped."""
     return checksum(number, kind, body, b"")
 
 

@@ -243,7 +243,7 @@ class SqliteStore:
         )
 
     def prove_loss(self) -> None:
-        """Durably marks that a record after the last one was lost.
+        """Marks durably that a record after the last one was lost.
 
         To be called before other evidence is overwritten.
         """

@@ -103,7 +103,7 @@ def from_row(kind: str, body: str, payload: Bytes) -> Row:
 
 
 def checksum(number: int, kind: str, body: str, payload: Bytes) -> int:
-    """CRC-32 of a row's number, kind, body and payload."""
+    """Returns the CRC-32 of a row's number, kind, body and payload."""
     return zlib.crc32(payload, zlib.crc32(f"{number}\0{kind}\0{body}\0".encode()))
 
 

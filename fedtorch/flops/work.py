@@ -38,7 +38,7 @@ def needs_gradient(value: Any) -> bool:
 
 
 def tensors(values: Any) -> list[torch.Tensor]:
-    """All tensors among these arguments, those in sequences too."""
+    """Returns all tensors among these arguments, those in sequences too."""
     if isinstance(values, torch.Tensor):
         return [values]
     if isinstance(values, dict):
@@ -106,7 +106,7 @@ Rule = Callable[[Sequence[Any], Mapping[str, Any], Any], Work]
 
 
 def linear(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
-    """x·Wᵀ + b; 2 FLOPs for each weight and row."""
+    """Counts x·Wᵀ + b: 2 FLOPs for each weight and row."""
     x, weight, *rest = args
     bias = rest[0] if rest else named.get("bias")
     work = product(x, weight, out, 2 * out.numel() * weight.shape[-1])
@@ -130,7 +130,7 @@ def deconvolution(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Wo
 
 
 def _bias(bias: Any, out: torch.Tensor) -> Work:
-    """Adding a bias, which the kernel of the product does on the way."""
+    """Counts the sum with a bias, which the product's kernel does on the way."""
     if bias is None:
         return Work()
     forward = Work(out.numel(), 0, nbytes(bias), 0, 0)
@@ -146,7 +146,7 @@ def matmul(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
 
 
 def attention(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
-    """softmax(Q·Kᵀ)·V over heads: two products, and a softmax of 5 FLOPs a score."""
+    """Counts softmax(Q·Kᵀ)·V over heads: two products, and 5 FLOPs a score."""
     missing = ("query", "key", "value")[len(args) :]
     query, key, value = [*args, *(named[name] for name in missing)][:3]
     scores = prod(query.shape[:-1]) * key.shape[-2]
@@ -161,7 +161,7 @@ def attention(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
 
 
 def multi_head(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
-    """``nn.MultiheadAttention``: projections of Q, K, V and of the result, and heads.
+    """Counts ``nn.MultiheadAttention``: its projections, and its heads.
 
     Inputs are (length, batch, width), as the layer passes them on.
     """

@@ -19,7 +19,7 @@ class CharLSTM(nn.Module):
         self.scores = nn.Linear(hidden, characters)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(B, T) indices to (B, characters, T), as the cross-entropy takes it."""
+        """Maps indices (B, T) to scores (B, characters, T)."""
         outputs, _ = self.lstm(self.table(x))
         scores: torch.Tensor = self.scores(outputs)
         return scores.transpose(1, 2)

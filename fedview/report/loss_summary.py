@@ -171,7 +171,7 @@ def _describe_accepted(results: Results) -> str:
 
 
 def _waiting(results: Results) -> int:
-    """Accepted updates that are in no version yet."""
+    """Returns how many accepted updates are in no version yet."""
     applied = sum(results.versions.get("updates", []))
     return int(results.summary["accepted"]) - applied
 

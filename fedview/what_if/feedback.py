@@ -44,7 +44,7 @@ _PLACES = 4096  # values of the model that stand for all of them
 
 
 def unknown_because(config: AlgorithmConfig) -> str:
-    """Why the feedback of a recipe cannot be told; empty if it can."""
+    """Says why the feedback of a recipe cannot be told; empty if it can."""
     if config.aggregator.kind != WeightedMean().kind:
         return f"algorithm.aggregator is {config.aggregator.kind}, no weighted mean"
     if not isinstance(config.server, SGD):
@@ -124,7 +124,7 @@ class Exposure:
             self._apart[record.version] = distance(everybody, without)
 
     def close(self, without: Coordinator) -> None:
-        """The updates in the buffer have made a version."""
+        """Notes that the updates in the buffer have made a version."""
         server = without.algorithm.config.server
         if self._samples and isinstance(server, SGD):
             self._total += server.lr * self._sum / self._samples

@@ -69,7 +69,7 @@ class Address:
             raise ConfigError("--certificate and --key belong together")
 
     def __str__(self) -> str:
-        """HOST:PORT, or the path of a socket."""
+        """Returns HOST:PORT, or the path of a socket."""
         if self.is_socket:
             return self.host
         host = f"[{self.host}]" if ":" in self.host else self.host
