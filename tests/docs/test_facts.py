@@ -255,3 +255,27 @@ def test_every_decision_is_in_the_list() -> None:
         )
         for page in pages
     ]
+
+
+# Decisions and the table of mutants name files as they were.
+OF_TODAY = [p for p in PAGES if p.parent == DOCS and p.name != "benchmarks.md"]
+
+
+@pytest.mark.parametrize("page", OF_TODAY, ids=lambda page: page.name)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"`((?:fed\w+|protos|tests|tools)/[\w./-]+)`", text):
+        assert (ROOT / name).exists(), name
+
+
+def test_the_table_of_concepts_names_classes_where_they_are() -> None:
+    found = re.findall(
+        r"`(\w+)`(?: and `(\w+)`)? in `(fedcore/[\w/.]+)`", _read("concepts.md")
+    )
+    assert len(found) > 4
+    for *names, place in found:
+        path = ROOT / place
+        files = path.glob("*.py") if path.is_dir() else [path]
+        source = "".join(file.read_text(encoding="utf-8") for file in files)
+        for name in filter(None, names):
+            assert f"\nclass {name}" in source, name
