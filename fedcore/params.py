@@ -341,12 +341,12 @@ class ParamSpec:
 
     def to_json(self) -> str:
         """Returns the spec as canonical JSON."""
-        told = {"tensors": list(map(_to_json, self.tensors)), "frozen": self.frozen}
+        raw = {"tensors": list(map(_to_json, self.tensors)), "frozen": self.frozen}
         if self.local:
-            told["local"] = list(map(_to_json, self.local))
+            raw["local"] = list(map(_to_json, self.local))
         if self.digests:
-            told["digests"] = [list(pair) for pair in self.digests]
-        return json.dumps(told, separators=(",", ":"))
+            raw["digests"] = [list(pair) for pair in self.digests]
+        return json.dumps(raw, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -397,8 +397,8 @@ def _to_json(tensor: TensorSpec) -> list[Any]:
     return [tensor.name, list(tensor.shape), *merge]
 
 
-def _read(told: list[Any]) -> tuple[str, tuple[int, ...], Merge]:
-    name, shape, *merge = told
+def _read(raw: list[Any]) -> tuple[str, tuple[int, ...], Merge]:
+    name, shape, *merge = raw
     how = Merge(*map(str, merge[0])) if merge else PARAMETER
     return str(name), tuple(map(int, shape)), how
 
@@ -409,9 +409,9 @@ def digest(flat_D: Vector) -> str:
     return hashlib.sha256(contiguous.data.cast("B")).hexdigest()[:32]
 
 
-def is_named(digest_: str, told: str) -> bool:
+def is_named(digest_: str, name: str) -> bool:
     """Returns whether a peer's digest, or its first 8 bytes, is this one."""
-    return len(told) >= 16 and digest_.startswith(told)
+    return len(name) >= 16 and digest_.startswith(name)
 
 
 def on_grid(flat_D: Vector) -> Vector:

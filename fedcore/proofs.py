@@ -69,10 +69,10 @@ class Authenticator:
             shown.to_bytes(_BYTES, "little"), made.to_bytes(_BYTES, "little")
         )
 
-    def _mac(self, domain: bytes, *told: object) -> Proof:
+    def _mac(self, domain: bytes, *facts: object) -> Proof:
         if self._secret is None:
             return 0
         # All but the last part are words without a zero byte in them.
-        text = "\0".join(map(str, told)).encode("utf-8", "surrogatepass")
+        text = "\0".join(map(str, facts)).encode("utf-8", "surrogatepass")
         mac = blake2s(text, key=self._secret, person=domain, digest_size=_BYTES)
         return int.from_bytes(mac.digest(), "little")

@@ -32,13 +32,13 @@ class Evaluation(NamedTuple):
         return {"samples": self.samples, "metrics": self.metrics}
 
     @classmethod
-    def from_json(cls, told: JSON) -> Self:
-        """Returns what :meth:`to_json` told; null, which strict JSON has, is NaN."""
+    def from_json(cls, saved: JSON) -> Self:
+        """Returns what :meth:`to_json` saved; null, which strict JSON has, is NaN."""
         metrics = {
             name: math.nan if value is None else float(value)
-            for name, value in told["metrics"].items()
+            for name, value in saved["metrics"].items()
         }
-        return cls(int(told["samples"]), metrics)
+        return cls(int(saved["samples"]), metrics)
 
 
 def evaluate_files(

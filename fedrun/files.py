@@ -77,14 +77,14 @@ def save_model(
     With the ``rest`` the file is a whole checkpoint, which any program can load. Unless
     it is private, other users can read it, such as that of a server.
     """
-    told = {SPEC: spec.to_json(), **metadata}
+    texts = {SPEC: spec.to_json(), **metadata}
     if rest.tied:
-        told[TIED] = json.dumps(dict(rest.tied), sort_keys=True)
+        texts[TIED] = json.dumps(dict(rest.tied), sort_keys=True)
     if rest.about:
-        told[ABOUT] = json.dumps(dict(rest.about), sort_keys=True)
+        texts[ABOUT] = json.dumps(dict(rest.about), sort_keys=True)
     whole = complete(spec.unflatten(flat_D), rest)
-    told[CHECK] = checksum_of(whole, told)
-    save_arrays(path, whole, told, private=private)
+    texts[CHECK] = checksum_of(whole, texts)
+    save_arrays(path, whole, texts, private=private)
 
 
 def complete(trained: dict[str, Vector], rest: Rest) -> dict[str, npt.NDArray[Any]]:
@@ -315,8 +315,10 @@ def _frozen_difference(
     digests = {} if theirs is None else dict(theirs.digests)
     frozen = NO_REST.frozen if rest is None else rest.frozen
     for name, digest in spec.digests:
-        told = digests.get(name)
-        if not (told == digest if told else _is_same(file, name, frozen.get(name))):
+        expected = digests.get(name)
+        if not (
+            expected == digest if expected else _is_same(file, name, frozen.get(name))
+        ):
             return f"tensor {name!r} is not trained, and has other values in the model"
     return ""
 

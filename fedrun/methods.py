@@ -170,13 +170,13 @@ def name_files(raw: Any, folder: Path) -> Any:
         if not isinstance(name, str | Path):
             return raw  # the config says what is wrong with it
         source = _read(folder / name)
-        told = {"file": source.path, "digest": source.digest}
+        entry = {"file": source.path, "digest": source.digest}
         if (pinned.get("digest") or source.digest) != source.digest:
             raise ConfigError(
                 _describe_change(source.path, str(pinned["digest"]), source)
             )
         load_source(source)  # nothing in a file of another digest is run
-        found.append({**pinned, **told})
+        found.append({**pinned, **entry})
     return {**raw, "methods": found}
 
 

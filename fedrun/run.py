@@ -151,8 +151,8 @@ def operate(folder: Path, act: Act) -> Done:
 def _open_unserved(folder: Path, at: Seconds) -> Iterator[Run]:
     """Opens a run that no server has, with the settings that it has."""
     with closing(Journal.open(folder)) as journal:
-        told = journal.configurations()[-1][1]
-        yield _resume(journal, parse_config(told.config), at, amend=False)
+        recorded = journal.configurations()[-1][1]
+        yield _resume(journal, parse_config(recorded.config), at, amend=False)
 
 
 def require_run(folder: Path) -> None:
@@ -227,16 +227,16 @@ def start_run(
 def _resume(
     journal: Journal, config: FederationConfig, at: Seconds, *, amend: bool
 ) -> Run:
-    told = journal.configurations()[-1][1]
-    changes = differences(_as_json(parse_config(told.config)), _as_json(config))
+    recorded = journal.configurations()[-1][1]
+    changes = differences(_as_json(parse_config(recorded.config)), _as_json(config))
     _refuse_changes(journal, changes, amend=amend)
     if not amend:
-        require_same(told.config)
+        require_same(recorded.config)
     if journal.store.read_fact(SECRET) is None:  # a simulation
         journal.store.note(SECRET, secrets.token_hex(SECRET_BYTES))
     recovered = recover(journal)
     coordinator = recovered.coordinator
-    require_first_model(config, coordinator.algorithm.model, told)
+    require_first_model(config, coordinator.algorithm.model, recorded)
     coordinator.algorithm.config.require_successor(config.algorithm)
     at = max(at, coordinator.state.at)
     actions: list[Action] = []
@@ -249,14 +249,16 @@ def _resume(
         ):
             actions += _persist(journal, coordinator.flush(at))
         configured = _record_setup(
-            config, at, told.run_id, spec, told.epoch, told.origin
+            config, at, recorded.run_id, spec, recorded.epoch, recorded.origin
         )
         journal.append([configured])
         coordinator.amend(
             config.algorithm.build(spec), config.stop, config.evaluate, config.timeouts
         )
     resume = any(change.startswith("stop") for change in changes)
-    run = Run(config, told.run_id, journal, coordinator, actions, recovered.replayed)
+    run = Run(
+        config, recorded.run_id, journal, coordinator, actions, recovered.replayed
+    )
     return _begin(run, at, resume=resume)
 
 
@@ -287,14 +289,14 @@ def _persist(journal: Journal, actions: list[Action]) -> list[Action]:
 
 
 def require_first_model(
-    config: FederationConfig, spec: ParamSpec, told: Configured
+    config: FederationConfig, spec: ParamSpec, recorded: Configured
 ) -> None:
     """Compares the config's ``model``, if it is there, with what a run began with.
 
     Args:
         config: names the file.
         spec: of the run's model.
-        told: the record of the run's settings.
+        recorded: the record of the run's settings.
 
     Raises:
         SpecMismatchError: it is another model.
@@ -302,7 +304,7 @@ def require_first_model(
     if not config.model.is_file():
         return
     loaded = load_model_for(spec, config.model)
-    if version_0(loaded.flat_D, told.origin) is None:
+    if version_0(loaded.flat_D, recorded.origin) is None:
         raise SpecMismatchError(
             f"{config.model} is not the model that this run began with; put it back, "
             "or start another run (server.journal)"

@@ -155,9 +155,9 @@ class LoopedWorkload(Workload):
     ) -> TaskResult:
         """Has the library's loop compute the update of one task."""
         if self.steps is not None:
-            told = {"steps": self.steps, "epochs": None}
+            update = {"steps": self.steps, "epochs": None}
             task = task._replace(
-                config=task.config.model_copy(update=told), wanted=None
+                config=task.config.model_copy(update=update), wanted=None
             )
         return train_by_loop(self.model.train, model, public_D, data, task)
 

@@ -122,8 +122,8 @@ class ParquetTable:
         self._parquet = require("pyarrow.parquet", "frames", f"{path}: Parquet")
         schema = self._parquet.read_schema(path)
         self.names = list(schema.names)
-        told = schema.pandas_metadata or {}
-        index = {n for n in told.get("index_columns", ()) if isinstance(n, str)}
+        about = schema.pandas_metadata or {}
+        index = {n for n in about.get("index_columns", ()) if isinstance(n, str)}
         unnamed = {n for n in self.names if _UNNAMED_INDEX.fullmatch(n)}
         self.index = frozenset(index | unnamed)
 

@@ -88,18 +88,20 @@ def recover_from(
             f"{journal.folder}: payloads up to record {first} were dropped "
             f"(journal.keep_bytes, or a repair), and no snapshot covers them"
         )
-    told = journal.configurations()
-    newest = told[-1][1]
+    recorded = journal.configurations()
+    newest = recorded[-1][1]
     spec, initial_D = _initial(journal, newest)
     config = parse_config(newest.config)
     coordinator = new_coordinator(
         config, spec, initial_D, newest.epoch, secret_of(journal)
     )
     algorithms = {
-        n: parse_config(each.config).algorithm.build(spec) for n, each in told
+        n: parse_config(each.config).algorithm.build(spec) for n, each in recorded
     }
     state = coordinator.state
-    state.amend(algorithms[max(n for n in algorithms if n <= (start or told[0][0]))])
+    state.amend(
+        algorithms[max(n for n in algorithms if n <= (start or recorded[0][0]))]
+    )
     if start is not None:
         _load(state, journal, start)
     replayed = 0

@@ -63,9 +63,9 @@ class Replay:
             JournalError: payloads of the beginning were dropped, or the run kept none.
         """
         require_all_updates(journal)
-        told = journal.configurations()
-        require_same(told[-1][1].config)
-        first = told[0][1]
+        recorded = journal.configurations()
+        require_same(recorded[-1][1].config)
+        first = recorded[0][1]
         self._filter = parse_config(first.config).algorithm.update_filter
         spec, initial_D = journal.initial()
         chosen = config or parse_config(first.config)
@@ -99,9 +99,9 @@ class Replay:
             self._versions[record.version] = self.coordinator.state.version
         return decided
 
-    def _amend(self, told: Configured) -> None:
+    def _amend(self, recorded: Configured) -> None:
         """Takes over a change of the run's settings, unless others were given."""
-        config = parse_config(told.config)
+        config = parse_config(recorded.config)
         self._filter = config.algorithm.update_filter
         if self._config is None:
             self.coordinator.amend(

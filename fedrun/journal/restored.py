@@ -81,9 +81,9 @@ class Restored:
         state.restore(record, payload)
         return [record]
 
-    def _amend(self, told: Configured) -> None:
+    def _amend(self, recorded: Configured) -> None:
         if self._follows:
-            config = parse_config(told.config)
+            config = parse_config(recorded.config)
             algorithm = config.algorithm.build(self.coordinator.algorithm.model)
             self.coordinator.amend(
                 algorithm, config.stop, config.evaluate, config.timeouts

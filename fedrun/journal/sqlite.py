@@ -194,9 +194,9 @@ class SqliteStore:
         Raises:
             CorruptJournalError: the fact cannot be read so.
         """
-        told = self.read_fact(key)
+        fact = self.read_fact(key)
         try:
-            return None if told is None else read(told)
+            return None if fact is None else read(fact)
         except ValueError as error:
             raise CorruptJournalError(
                 f"{self._file}: the fact {key!r} is damaged: {error}"

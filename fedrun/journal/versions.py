@@ -77,8 +77,8 @@ def _read_models(journal: Journal) -> Iterator[tuple[int, Vector]]:
 
 def _has_companions(journal: Journal) -> bool:
     """Returns whether versions hold more than the model."""
-    told = journal.configurations()[-1][1]
-    return bool(parse_config(told.config).algorithm.client.companions)
+    recorded = journal.configurations()[-1][1]
+    return bool(parse_config(recorded.config).algorithm.client.companions)
 
 
 def in_words(numbers: Iterable[int]) -> str:

@@ -97,8 +97,8 @@ def _page_size(head: bytes, sound: bool, database: Path) -> int:
     if sound:
         return int.from_bytes(head[8:12], "big")
     with database.open("rb") as file:
-        told = int.from_bytes(file.read(18)[16:], "big")
-    return {0: _DEFAULT_PAGE, 1: 65536}.get(told, told)
+        size = int.from_bytes(file.read(18)[16:], "big")
+    return {0: _DEFAULT_PAGE, 1: 65536}.get(size, size)
 
 
 def _slots(content: npt.NDArray[np.uint8], size: int, order: str) -> _Slots:

@@ -33,13 +33,13 @@ def _models(results: Results, out: Path) -> str:
     rows = []
     for path in _model_files(results.folder):
         place = quote(os.path.relpath(path, out.parent))
-        told = _metadata(path)
+        metadata = _metadata(path)
         rows.append(
             (
                 f'<a href="{text(place)}">{text(path.name)}</a>',
-                text(told.get("version", "0" if path.stem == "initial" else "–")),
+                text(metadata.get("version", "0" if path.stem == "initial" else "–")),
                 units.unbroken_bytes(path.stat().st_size),
-                text(_format_evaluation(told.get("evaluated", ""))),
+                text(_format_evaluation(metadata.get("evaluated", ""))),
                 _MODELS.get(path.stem, ""),
             )
         )
@@ -74,7 +74,7 @@ def _settings(results: Results) -> str:
     configured = results.configured
     config = yaml.safe_dump(configured.config, sort_keys=False, allow_unicode=True)
     software = ", ".join(f"{k} {v}" for k, v in configured.versions.items())
-    told = [
+    changes = [
         f"{units.in_seconds(mark.seconds)}: {mark.what}; {mark.more}"
         for mark in history(results)
     ]
@@ -82,8 +82,8 @@ def _settings(results: Results) -> str:
         f"Written by {text(software)}; seed {configured.seed}; model of "
         f"{results.dim:,} values; origin <code>{text(configured.origin)}</code>."
     ) + copyable(config)
-    if told:
-        body += note("History of the run:<br>" + "<br>".join(text(t) for t in told))
+    if changes:
+        body += note("History of the run:<br>" + "<br>".join(text(t) for t in changes))
     return fold("Settings", body)
 
 

@@ -212,7 +212,7 @@ def _by(last: Mapping[str, Any], name: str) -> str:
 def _server(results: Results) -> tuple[str, str, str]:
     """Says how long no server ran, and what else happened to the run."""
     epochs = len(results.of(HistoryForked))
-    told = len(results.of(Configured)) - 1
+    changes = len(results.of(Configured)) - 1
     resumed = len(results.of(RunResumed))
     unproved = sum(record.count for record in results.of(Unproved))
     gaps = [gap for gap in downtimes(results) if gap.how != "ended"]
@@ -220,8 +220,8 @@ def _server(results: Results) -> tuple[str, str, str]:
     remarks = [f"{how} {units.amount(n, 'time')}" for how, n in ways.items()]
     if epochs:
         remarks.append(units.amount(epochs, "restored history", "restored histories"))
-    if told:
-        remarks.append(f"{units.amount(told, 'change')} of settings")
+    if changes:
+        remarks.append(f"{units.amount(changes, 'change')} of settings")
     if resumed:
         remarks.append(f"resumed {units.amount(resumed, 'time')}")
     if unproved:

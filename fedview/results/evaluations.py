@@ -103,13 +103,13 @@ def _merge(records: list[Evaluated]) -> dict[str, float]:
 
     Each is followed by its number of samples; NaN and 0 if no client has a number.
     """
-    told = [(record, _values(record)) for record in records]
+    read = [(record, _values(record)) for record in records]
     alike = not any(record.samples for record in records)
     found: dict[str, float] = {}
-    for name in dict.fromkeys(name for _, values in told for name in values):
+    for name in dict.fromkeys(name for _, values in read for name in values):
         pairs = [
             (1 if alike else record.samples, values[name])
-            for record, values in told
+            for record, values in read
             if is_number(values.get(name)) and (alike or record.samples)
         ]
         total = sum(weight for weight, _ in pairs)

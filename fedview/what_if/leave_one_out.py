@@ -175,8 +175,8 @@ class LeaveOneOut:
             lines.append(f"the model is better without {names}")
         elif heard:
             lines.append("no client hurt beyond doubt")
-        told = {left.client for left in [*helped, *hurt]}
-        if others := [left.client for left in heard if left.client not in told]:
+        named = {left.client for left in [*helped, *hurt]}
+        if others := [left.client for left in heard if left.client not in named]:
             each = "each be" if len(others) > 1 else "be"
             lines.append(f"the effect of {', '.join(others)} may {each} none")
         return lines

@@ -163,8 +163,8 @@ def explain(error: grpc.RpcError, address: Address) -> LatecomerError:
     match code:
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED:
             _, _, reason = details.rpartition(_NOT_REACHED)  # gRPC repeats the address
-            told = f"{address} does not answer: {reason}{address.by_the_way}"
-            return UnavailableError(told)
+            text = f"{address} does not answer: {reason}{address.by_the_way}"
+            return UnavailableError(text)
         case grpc.StatusCode.CANCELLED:
             return UnavailableError(f"{address} broke off: {details}")
         case grpc.StatusCode.INTERNAL:  # as if the call had never come

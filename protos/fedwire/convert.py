@@ -125,9 +125,9 @@ def encode_settled(settled: Settled) -> pb.Answer:
     return answer_code(settled.verdict)
 
 
-def read_seconds(told: float) -> Seconds:
+def read_seconds(seconds: float) -> Seconds:
     """Returns a time for which a peer asks to wait, as far as anybody can wait."""
-    return min(max(0.0, told), MOST_WAIT) if math.isfinite(told) else 0.0
+    return min(max(0.0, seconds), MOST_WAIT) if math.isfinite(seconds) else 0.0
 
 
 def device_of(device: Device | None) -> pb.Device | None:
