@@ -28,7 +28,7 @@ def _add_navigation(app: Any, name: str, source: list[str]) -> None:
     for line in source[0].splitlines():
         if line.startswith("## "):
             caption = line.removeprefix("## ")
-        found = re.match(r"(?:-|\d+\.) \[[^\]]*\]\((\S+)\.md\)", line)
+        found = re.match(r"(?:-|\d+\.) \[[^\]]*\]\((\S+)\.md\)(?:$|: )", line)
         if found:
             entries.setdefault(caption, []).append(found[1])
     for title, pages in entries.items():
