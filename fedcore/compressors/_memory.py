@@ -76,11 +76,11 @@ class MemoryConfig(CompressorConfig):
             payload, _ = inner.encode(corrected_D, None, key)
             return payload, self.keep(memory_D, corrected_D, payload)
 
-        given = inner.given
+        adapt = inner.adapt
         return Compressor(
             _zeros,
             encode,
-            given and (lambda context: self.remember(given(context))),
+            adapt and (lambda context: self.remember(adapt(context))),
             inner.recall,
             self.limit,
         )

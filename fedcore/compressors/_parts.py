@@ -61,6 +61,6 @@ def by_parts(layout: Layout, parts: Sequence[Part]) -> Compressor:
     compressors = [compressor for _, compressor in parts]
     return stateless(
         encode,
-        adapt if any(each.given for each in compressors) else None,
+        adapt if any(each.adapt for each in compressors) else None,
         recall if any(each.recall for each in compressors) else None,
     )

@@ -51,7 +51,7 @@ class Compressor(NamedTuple):
 
     init: Callable[[int], State]
     encode: Callable[[Array, State, Keys], tuple[Payload, State]]
-    given: Callable[[Context], "Compressor"] | None = None
+    adapt: Callable[[Context], "Compressor"] | None = None
     """The compressor for the next message, where it depends on the context."""
     recall: Callable[[Payload], State] | None = None
     """What the next message needs of one that was decided on, which may be of another
@@ -62,8 +62,8 @@ class Compressor(NamedTuple):
 
     def at(self, context: Callable[[], Context | None]) -> "Compressor":
         """Returns the next message's compressor; makes a context only if it is used."""
-        known = self.given and context()
-        return self.given(known) if self.given and known else self
+        known = self.adapt and context()
+        return self.adapt(known) if self.adapt and known else self
 
 
 class CompressorConfig(Method):
@@ -148,14 +148,14 @@ AnyCompressor = Annotated[CompressorConfig, OneOf()]
 
 def stateless(
     encode: Callable[[Array, Keys], Payload],
-    given: Callable[[Context], Compressor] | None = None,
+    adapt: Callable[[Context], Compressor] | None = None,
     recall: Callable[[Payload], State] | None = None,
 ) -> Compressor:
     """Returns a compressor without memory."""
     return Compressor(
         lambda _: None,
         lambda delta_D, state, key: (encode(delta_D, key), state),
-        given,
+        adapt,
         recall,
     )
 

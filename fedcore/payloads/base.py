@@ -155,7 +155,7 @@ class Format(NamedTuple):
     merge: Callable[[Sequence[Payload]], Payload | None] | None = None
     negative: Callable[[Payload], Payload] | None = None
     # the same message, such that adding it costs a pass over what it changes at most
-    prepared: Callable[[Payload], Payload] | None = None
+    prepare: Callable[[Payload], Payload] | None = None
 
 
 _by_name: dict[str, Format] = {}

@@ -149,6 +149,6 @@ BLOCK = register(
         _places,
         _values,
         magnitude=lambda payload: magnitude(_inner(payload)),
-        prepared=_prepare,
+        prepare=_prepare,
     )
 )

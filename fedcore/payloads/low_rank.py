@@ -79,6 +79,6 @@ LOW_RANK = register(
         _decode,
         magnitude=_magnitude,
         stride=4,
-        prepared=lambda payload: dense_payload(_decode(payload)),
+        prepare=lambda payload: dense_payload(_decode(payload)),
     )
 )

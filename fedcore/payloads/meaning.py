@@ -73,7 +73,7 @@ def magnitude(payload: Payload) -> float:
 
 def prepare(payload: Payload) -> Payload:
     """Makes the message cheap to add; sums with it stay the same."""
-    own = form_of(payload).prepared
+    own = form_of(payload).prepare
     return own(payload) if own else payload
 
 

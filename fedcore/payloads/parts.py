@@ -244,6 +244,6 @@ PARTS = register(
         places=_support,
         add=_add,
         magnitude=_magnitude,
-        prepared=_prepare,
+        prepare=_prepare,
     )
 )

@@ -159,6 +159,6 @@ ROTATED = register(
         _unpack,
         _decode,
         magnitude=_magnitude,
-        prepared=lambda payload: dense_payload(_decode(payload)),
+        prepare=lambda payload: dense_payload(_decode(payload)),
     )
 )

@@ -53,5 +53,5 @@ def _prepare(payload: Payload) -> Payload:
 
 
 SEEDED = register(
-    Format("seeded", 2, _pack, _unpack, places=_places, stride=4, prepared=_prepare)
+    Format("seeded", 2, _pack, _unpack, places=_places, stride=4, prepare=_prepare)
 )

@@ -265,6 +265,6 @@ SEMI_DISCRETE = register(
         magnitude=_magnitude,
         exact=lambda payload: (slice(None), _whole(payload)),
         merge=_merge,
-        prepared=lambda payload: dense_payload(_values(payload)),
+        prepare=lambda payload: dense_payload(_values(payload)),
     )
 )

@@ -290,7 +290,7 @@ def _squared(x: Vector) -> Vector:
     return squares
 
 
-@named([config for config in EVERY if config.build((30, 12, 7)).given])
+@named([config for config in EVERY if config.build((30, 12, 7)).adapt])
 def test_the_last_message_may_be_of_any_codec(config: CompressorConfig) -> None:
     """The codec of a run that goes on with other settings is another one."""
     layout = (30, 12, 7)

@@ -272,7 +272,7 @@ class Computer:
 
     def _alike(self, tasks: Sequence[Task], sound: Indices) -> list[list[int]]:
         """Places whose messages may be made together."""
-        has_context = self._algorithm.uplink.given is not None
+        has_context = self._algorithm.uplink.adapt is not None
         groups: dict[tuple[float, ...], list[int]] = {}
         for place in sound.tolist():
             task, context = tasks[place], ()
