@@ -261,7 +261,7 @@ from tests.fedtorch.stacks import CASES, batches, flat, models
 for name in {names}:
     model = flat(CASES[name].build)
     x, y = batches(CASES[name], 2, 3, seed=0)
-    model.stacked().gradient(models(model, 2), x, y, np.array([3, 1]))
+    model.stack().gradient(models(model, 2), x, y, np.array([3, 1]))
 print([name for name in sys.modules if name.startswith("torch._dynamo")][:3])
 """
 

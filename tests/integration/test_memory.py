@@ -113,7 +113,7 @@ def train(width, layers):
         {"client": {"kind": "local_sgd", "steps": 2, "batch": 2}}
     )
     trainer = Trainer(workload, config.build(workload.flat().spec))
-    public_D = Spill(Path(sys.argv[1])).moved(trainer.model.initial(Key.root(0)))
+    public_D = Spill(Path(sys.argv[1])).move(trainer.model.initial(Key.root(0)))
     Path("/proc/self/clear_refs").write_text("5")
     trainer.train(public_D, (x, y), Key.root(1))
     return peak(), public_D.nbytes
