@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fedcore.errors import LatecomerError
 from fedrun.cli.command import log_to_stderr
-from fedrun.methods import Source, load_source, loaded
+from fedrun.methods import Source, list_sources, load_source
 from fedsim.engines.child_processes import deaf, end_with_parent
 
 Task = TypeVar("Task")
@@ -71,7 +71,10 @@ def _processes(jobs: int, *, verbose: bool) -> Iterator[ProcessPoolExecutor]:
     others = active_children()
     # A process that has started threads, as torch does, must not be forked.
     pool = ProcessPoolExecutor(
-        jobs, get_context("spawn"), initializer=_begin, initargs=(verbose, loaded())
+        jobs,
+        get_context("spawn"),
+        initializer=_begin,
+        initargs=(verbose, list_sources()),
     )
     try:
         yield pool

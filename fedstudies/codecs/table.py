@@ -66,11 +66,11 @@ def _broken(name: str) -> str:
 
 def heading(comparison: Comparison) -> str:
     """The title: the app, how many pairs, versions and seeds, and the model's size."""
-    seeds = units.counted(comparison.seeds, "seed")
+    seeds = units.amount(comparison.seeds, "seed")
     return (
-        f"{comparison.app}: {units.counted(len(comparison.rows), 'pair')} of codecs, "
-        f"{units.counted(comparison.versions, 'version')}, {seeds}, "
-        f"{units.counted(comparison.dim, 'value')} in the model"
+        f"{comparison.app}: {units.amount(len(comparison.rows), 'pair')} of codecs, "
+        f"{units.amount(comparison.versions, 'version')}, {seeds}, "
+        f"{units.amount(comparison.dim, 'value')} in the model"
     )
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from fedcore.coding import (
     best_split,
     coded_gradient_seconds,
-    expected_rates,
     kth_fastest,
     mds_seconds,
+    mean_rates,
     replicated_seconds,
     saving,
     shuffle_coded,
@@ -27,7 +27,7 @@ from fedcore.errors import ConfigError
 from fedcore.rng import Key
 from fedcore.typing import JSON
 from fedrun.arguments import expect_type
-from fedrun.units import counted
+from fedrun.units import amount
 
 _MOST = 1000  # workers
 _MOST_DRAWS = 100_000_000  # delays in memory at a time: 0.8 GB
@@ -209,7 +209,7 @@ class CodingStudy:
     def _shuffle(self) -> None:
         n = self.workers
         for cached in sorted({max(c, 1 / n) for c in _CACHES}):
-            uncoded, coded = expected_rates(n, cached)
+            uncoded, coded = mean_rates(n, cached)
             times = saving(n, cached, self.gain)
             self.shuffles.append(Shuffle(cached, uncoded, coded, times))
         few = min(n, _DEMONSTRATED)
@@ -229,7 +229,7 @@ class CodingStudy:
                 cached,
                 done.uncoded_nbytes,
                 done.coded_nbytes,
-                expected_rates(few, max(cached, 1 / few))[1] * data.nbytes,
+                mean_rates(few, max(cached, 1 / few))[1] * data.nbytes,
                 wrong,
             ),
         )
@@ -262,7 +262,7 @@ class CodingStudy:
     def heading(self) -> str:
         """How many workers, which delays, how many trials."""
         return (
-            f"{counted(self.workers, 'worker')}, straggling rate {self.straggling:g}, "
+            f"{amount(self.workers, 'worker')}, straggling rate {self.straggling:g}, "
             f"{self.trials:,} trials each; one undisturbed worker takes the time 1 for "
             "all of the work"
         )
@@ -280,7 +280,7 @@ class CodingStudy:
         else:
             (fastest,) = [row for row in self.of("MDS") if row.number == k]
             words = (
-                f"an MDS code that waits for {k} of {counted(self.workers, 'worker')} "
+                f"an MDS code that waits for {k} of {amount(self.workers, 'worker')} "
                 f"takes {_took(fastest)}, and without a code it takes "
                 f"{_took(uncoded)}: {uncoded.formula / fastest.formula:.2f} times as "
                 "long"

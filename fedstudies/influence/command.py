@@ -186,7 +186,7 @@ def _simulated(
         stop = type(stop)(versions=options.versions)
     config = config.model_copy(update={**changed, "stop": stop})
     folder = out / "run"
-    tell(console, f"simulates {units.counted(simulate.clients, 'client')}: {folder}")
+    tell(console, f"simulates {units.amount(simulate.clients, 'client')}: {folder}")
     run_simulation(config, workload, folder=folder, progress=console.is_terminal)
     return folder
 

@@ -41,7 +41,7 @@ class Forecast:
         """When a version is made, in words."""
         if self.pace is None:
             return "all clients train each version, and wait for each other"
-        what = units.counted(self.pace.buffer, "update")
+        what = units.amount(self.pace.buffer, "update")
         if self.pace.is_synchronous:
             return f"a cohort of {self.pace.buffer} trains each version"
         return f"a version is made of {what}, and nobody waits"
@@ -80,7 +80,7 @@ class Forecast:
         """The result in a sentence, without a full stop."""
         first, last = self.rows[0], self.rows[-1]
         said = (
-            f"{units.counted(last.clients, 'client')} make "
+            f"{units.amount(last.clients, 'client')} make "
             f"{units.digits(last.updates_per_second)} updates/s (± {self.doubt:.1%} by "
             f"the spread of {len(self.trace.tasks)} traced tasks alone), "
             f"{last.updates_per_second / first.updates_per_second:.2f} times as many "
@@ -88,7 +88,7 @@ class Forecast:
         )
         if not np.isfinite(self.saturation):
             return f"{said}; nothing that clients share is ever full"
-        many = units.counted(math.ceil(self.saturation), "client")
+        many = units.amount(math.ceil(self.saturation), "client")
         if self.waits:
             return (
                 f"{said}; if clients did not wait for each other, the "

@@ -135,7 +135,7 @@ def staleness_figure(forecast: Forecast) -> "Figure":
             Bar(
                 x=np.arange(len(counts_T)),
                 y=100 * counts_T / max(1, counts_T.sum()),
-                name=units.counted(row.clients, "client"),
+                name=units.amount(row.clients, "client"),
                 marker={"color": colour, "line": {"width": 0}},
                 hovertemplate=f"{row.clients} clients: %{{y:.1f}} % are %{{x}} "
                 "versions late<extra></extra>",

@@ -5,7 +5,7 @@ from pathlib import Path
 from fedcore.errors import ConfigError
 from fedcore.planning.paleo import Device, Link
 from fedrun.config import FederationConfig
-from fedrun.config.yaml_text import checked, mapping_of, text_of
+from fedrun.config.yaml_text import mapping_of, text_of, validate
 from fedstudies.terminal import whole_numbers
 
 _MOST = 999_999  # workers
@@ -37,7 +37,7 @@ def read_device(path: Path) -> Device:
         )
     text = text_of(path)
     raw = mapping_of(text, str(path), "keys and values such as peak_gflops: 50")
-    return checked(Device, raw, str(path), text)
+    return validate(Device, raw, str(path), text)
 
 
 def link_of(text: str | None, config: FederationConfig) -> Link:

@@ -54,7 +54,7 @@ def show_sweep(options: SweepOptions) -> None:
     for number, why in sweep.refused.items():
         tell(console, f"{sweep.name(number)}: is left out: {why}")
     if len(left) < len(cells):
-        known = units.counted(len(cells) - len(left), "run")
+        known = units.amount(len(cells) - len(left), "run")
         tell(console, f"known from before: {known} of {len(cells):,}")
     try:
         with stoppable():
@@ -63,7 +63,7 @@ def show_sweep(options: SweepOptions) -> None:
         undone = len(cells) - len(sweep.trials) - len(sweep.failures)
         tell(
             console,
-            f"stopped: {units.counted(len(sweep.trials), 'run')} of {len(cells):,} "
+            f"stopped: {units.amount(len(sweep.trials), 'run')} of {len(cells):,} "
             f"done and kept; the same command goes on with the other {undone:,}",
         )
     _tell(sweep, options, console)

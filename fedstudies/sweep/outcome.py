@@ -90,7 +90,7 @@ class Outcome:
         if not final.size:
             return f"best: none; no run ended with a {self.metric}"
         value = with_interval(final)
-        seeds = units.counted(final.size, "seed")
+        seeds = units.amount(final.size, "seed")
         said = f"best: {first.name}: {self.metric} {value} over {seeds}"
         rivals = self.rivals
         if not rivals:

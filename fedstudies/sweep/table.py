@@ -24,9 +24,9 @@ def sweep_table(outcome: Outcome) -> RenderableType:
 
 def heading(outcome: Outcome) -> str:
     """The title: the app, and how many points, seeds and runs."""
-    points = units.counted(len(outcome.rows), "point")
-    seeds = units.counted(outcome.seeds, "seed")
-    runs = units.counted(outcome.asked, "run")
+    points = units.amount(len(outcome.rows), "point")
+    seeds = units.amount(outcome.seeds, "seed")
+    runs = units.amount(outcome.asked, "run")
     done = "" if outcome.done == outcome.asked else f", {outcome.done:,} done"
     return f"{outcome.app}: {points}, {seeds} each, {runs}{done}"
 
