@@ -79,12 +79,13 @@ def _every_page_is_sound() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _only_what_tests_make() -> Iterator[None]:
-    """Spares the collector of garbage what was there before, which takes .1 s."""
+def _only_what_tests_make() -> None:
+    """Spares the collector of garbage what was there before, which takes .1 s.
+
+    What earlier modules left stays spared, or each module would pay for all of it.
+    """
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
