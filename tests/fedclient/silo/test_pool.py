@@ -63,7 +63,10 @@ def uncoded(workers: int, stragglers: int, w_D: Vector, rows: Any) -> Any:
     return decoded(code, answers)
 
 
-@pytest.mark.parametrize(("workers", "stragglers"), [(4, 1), (5, 2), (3, 0)])
+@pytest.mark.parametrize(
+    ("workers", "stragglers"),
+    [(4, 1), (5, 2), pytest.param(3, 0, marks=pytest.mark.quick)],
+)
 def test_the_workers_gradient_is_that_of_the_whole_batch(
     workers: int, stragglers: int
 ) -> None:
