@@ -46,9 +46,16 @@ from fedcore.training import initial_model
 from fedrun.data import digits
 
 QUICK = Scale(seeds=(0,), quick=True)
+DEAR = {2, 3, 4, 12, 13, 14}  # those that take seconds
 
 
-@pytest.mark.parametrize("number", command.CLAIMS)
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, marks=pytest.mark.slow if number in DEAR else ())
+        for number in command.CLAIMS
+    ],
+)
 def test_a_quick_run_fills_every_table(number: int) -> None:
     report = command.CLAIMS[number](QUICK)
     assert report.number == number
