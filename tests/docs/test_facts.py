@@ -135,6 +135,7 @@ def test_the_page_of_settings_has_every_field_of_every_section(page: str) -> Non
             assert f"\n| `{field}` | " in chapter, f"{name}: {field}"
 
 
+@pytest.mark.slow
 def test_each_field_has_a_description() -> None:
     found = generate.find()
     owners = [
