@@ -7,7 +7,7 @@ it waited for have taken. Seconds of CPU are nearly the same on a busy machine.
 
 import argparse
 import json
-import os
+import resource
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -40,7 +40,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def _cpu() -> float:
     """Returns the seconds of CPU of this process and of those it has waited for."""
-    return sum(os.times()[:4])
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def table(lines: list[dict[str, float]], key: str, most: int) -> Iterator[str]:
