@@ -31,8 +31,8 @@ def run(
 ) -> Results:
     """Simulates a federation and returns its results.
 
-    The records of a run stay, even if an exception or Ctrl-C ends it. A note of the
-    exception names the folder, and ``Results(folder)`` reads it.
+    The records of a run remain on disk even if an exception or Ctrl-C ends it. A note
+    of the exception names the folder, and ``Results(folder)`` reads it.
 
     Args:
         config: the path of a YAML file, a mapping of the same shape, or a config that
@@ -104,7 +104,7 @@ def _read(
 def _place(
     config: FederationConfig, folder: Path | None, data: Mapping[str, str]
 ) -> FederationConfig:
-    """The config with the folder of the run and the items for ``train_data``."""
+    """Returns the config with the run's folder and the items for ``train_data``."""
     place = free_folder(config) if folder is None else folder
     server = config.server.model_copy(update={"journal": place})
     config = config.model_copy(update={"server": server})
@@ -154,7 +154,7 @@ def _kind(given: object) -> str:
 
 
 def free_folder(config: FederationConfig, what: str = "sim") -> Path:
-    """The next unused folder beside ``server.journal``, named after ``what``."""
+    """Returns an unused folder beside ``server.journal``, named after ``what``."""
     base = config.server.journal
     number = 1
     while (folder := base.with_name(f"{base.name}-{what}-{number}")).exists():

@@ -1,7 +1,7 @@
 """Federated learning in which late, lost and tiny updates still count.
 
-What people need to write and to simulate a federation. A name is imported when it is
-first used: torch only with ``TorchWorkload`` and ``models``.
+The names that users need to write and to simulate a federation. A name is imported when
+it is first used: torch only with ``TorchWorkload`` and ``models``.
 """
 
 from importlib import import_module
@@ -83,5 +83,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, also those that nothing has used yet."""
+    """Returns the public names, including those that nothing has used yet."""
     return sorted([*_MODULES, *_SUBMODULES])

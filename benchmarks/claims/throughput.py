@@ -5,8 +5,8 @@ ICPE 2020, arXiv 1911.04650. A real server stands behind a link of 8 Mbit/s up a
 Mbit/s down that all connections share. One real client records its phases; from them
 the throughput of 2, 4 and 8 clients is predicted, with versions of two updates and in
 rounds of all clients, and compared with as many real processes. A task computes on 200
-kB of weights and then rests until a drawn time is over (--pace), since this machine
-cannot train eight models side by side: the rest stands for the device of another
+kB of weights and then rests until a random time is over (--pace), because this machine
+cannot train eight models at the same time: the rest stands for the work of another
 machine.
 
 Negative controls: W times the throughput of one client, and links that are not shared.

@@ -1,4 +1,4 @@
-"""What attacks are made with: connections, an identity, and a count of the answers."""
+"""The means of attacks: connections, an identity, and a count of the answers."""
 
 import argparse
 import itertools

@@ -1,7 +1,7 @@
 """Honest clients: those of ``fedclient``, each with a thread and a state folder.
 
-For each line on its standard input it says how many updates of each client were
-accepted so far, who still works, and what else the clients had to say.
+For each line on its standard input it prints how many updates of each client were
+accepted so far, which clients are still working, and the other output of the clients.
 """
 
 import argparse

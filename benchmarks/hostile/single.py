@@ -1,4 +1,4 @@
-"""Figures that need no honest clients: dear messages, and thousands who wait."""
+"""Figures without honest clients: costly messages, and thousands of idle clients."""
 
 import csv
 import os

@@ -1,6 +1,7 @@
-"""What it costs a server to count its bytes: with it and without, in turn.
+"""The cost of counting bytes for a server: with it and without, in turn.
 
-The smaller an update, the more of its time is spent on messages; so they are small.
+The smaller an update, the larger is the share of messages in its time, so the updates
+are small.
 """
 
 import sys

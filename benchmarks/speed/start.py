@@ -1,4 +1,4 @@
-"""How soon a process is there, and what it holds while it has nothing to do.
+"""The start-up time of processes, and their memory while they are idle.
 
 The floor of an import is Python itself; that of a server is the bare grpc.aio sink,
 until it listens; that of a client is a program that imports NumPy and grpc and makes
