@@ -19,7 +19,9 @@ GRACE = 5.0  # seconds for a clean end; the state is always on disk
 @contextlib.contextmanager
 def interruptible(given: dict[str, Any]) -> Iterator[None]:
     """Sets up logging, and ends the block cleanly on Ctrl-C and SIGTERM."""
-    level = logging.WARNING if given.pop("quiet") else logging.INFO
+    level = logging.DEBUG if given.pop("verbose") else logging.INFO
+    if given.pop("quiet"):
+        level = logging.WARNING
     as_json = given.pop("log") == "json"
     log_printable(level, "%(asctime)s %(message)s", "%H:%M:%S", as_json=as_json)
 

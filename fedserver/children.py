@@ -54,9 +54,9 @@ def make_model(config: FederationConfig, folder: Path) -> None:
     if config.app is None:
         raise ConfigError(
             f"{config.model}: no such file, and no app to make it from; run: fedclient "
-            f"model APP -o {config.model}"
+            f"model --app APP -o {config.model}"
         )
-    words = [config.app, "-o", str(config.model), "--seed", str(config.seed)]
+    words = ["--app", config.app, "-o", str(config.model), "--seed", str(config.seed)]
     done = _run([*_fedclient(), "model", *words], folder)
     if done.returncode:
         reason = "; ".join(_errors(done.stderr)) or done.stderr.strip()
@@ -144,10 +144,11 @@ def _compare(config: FederationConfig, folder: Path, out: Path) -> JSON | str:
     if config.app is None:
         return ""
     try:
-        command = [*_fedclient(), "model", config.app, "--from", str(config.model)]
+        command = [*_fedclient(), "model", "--app", config.app]
     except ConfigError as error:
         return str(error)
-    done = _run([*command, "-o", str(out), "--if-needed"], folder)
+    source = ["--from", str(config.model), "-o", str(out), "--if-needed"]
+    done = _run([*command, *source], folder)
     if done.returncode:
         return "; ".join(_errors(done.stderr)) or done.stderr.strip()
     found: JSON = json.loads(done.stdout.splitlines()[-1])

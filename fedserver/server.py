@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
 import grpc
-from fedwire.service import SERVICE, raw_handlers
+from fedwire.connect import SERVICE
+from fedwire.service import raw_handlers
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer

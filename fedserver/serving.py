@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from fedcore import kernels
 from fedcore.coordinator.events import Evaluated, Failed, Stepped
@@ -39,8 +40,9 @@ def serve(
     *,
     amend: bool,
     evaluator: bool,
-    lines: bool,
+    log: Literal["text", "json"] | None,
     must_resume: bool = False,
+    on_listening: Callable[[str], None] | None = None,
 ) -> str | None:
     """Serves a federation; returns why the run ended, or None if it was stopped.
 
@@ -49,8 +51,10 @@ def serve(
         folder: the folder of the config file, in which the app is looked for.
         amend: whether to resume with a changed algorithm.
         evaluator: whether to start one, if the config names an app.
-        lines: whether to print JSON lines instead of the live view.
+        log: ``text`` draws a live view, ``json`` prints lines of JSON, None shows
+            nothing.
         must_resume: whether to refuse to begin a new run.
+        on_listening: is called with the server's address once it listens.
 
     Raises:
         JournalError: ``must_resume`` is set and there is no run to resume.
@@ -81,10 +85,10 @@ def serve(
         stack.callback(tracer.close)
         server = Server(run, progress, tracer=tracer)
         json_log: JsonLog | None = None
-        if lines:
+        if log == "json":
             json_log = JsonLog(progress)
             stack.callback(json_log.close)
-        else:
+        elif log == "text":
             stack.enter_context(LiveView(progress))
 
         async def both() -> str | None:
@@ -101,6 +105,8 @@ def serve(
                     kernels=kernels.in_use(),
                     web=None if server.web is None else server.web.address,
                 )
+            if on_listening is not None and server.ready.is_set():
+                on_listening(progress.address)
             helper = None
             wanted = evaluator and config.app is not None
             address = server.operator_socket
@@ -193,7 +199,7 @@ def _catch_signals(server: Server) -> None:
     """Makes SIGTERM and Ctrl-C stop the server, in every phase from here on."""
     loop = asyncio.get_running_loop()
     for which in (signal.SIGTERM, signal.SIGINT):
-        # Windows has no such handlers, and other threads get no signals.
+        # Windows has no such handlers, and only the main thread gets signals.
         with contextlib.suppress(NotImplementedError, RuntimeError):
             loop.add_signal_handler(which, server.interrupt)
 

@@ -10,8 +10,7 @@ from rich.console import Console
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.workload import Workload
 from fedrun.app import app_of, load_app
-from fedrun.config import FederationConfig, load_config, parse_config
-from fedrun.methods import name_files
+from fedrun.config import FederationConfig, read_config
 from fedsim.progress import RunProgress
 from fedsim.simulation import OnEvent, simulate
 from fedview.callbacks import Callback, Notifier
@@ -69,7 +68,7 @@ def run(
     if resume and folder is None:
         raise ConfigError("resume: say which run: folder=")
     path = Path(config) if isinstance(config, str | Path) else None
-    read = _read(config)
+    read = read_config(config)
     if workload is None:
         workload = load_app(*app_of(None, read, path), fresh=True)
     read = _place(read, None if folder is None else Path(folder), data or {})
@@ -84,21 +83,6 @@ def run(
         results = simulate(read, workload, watching, resume=resume)
         notifier.end(results)
     return results
-
-
-def _read(
-    config: FederationConfig | Mapping[str, Any] | str | Path,
-) -> FederationConfig:
-    if isinstance(config, FederationConfig):
-        return config
-    if isinstance(config, str | Path):
-        return load_config(Path(config))
-    if not isinstance(config, Mapping):
-        raise ConfigError(
-            "config: expected the path of a YAML file, a mapping or a "
-            f"FederationConfig, got {type(config).__name__}"
-        )
-    return parse_config(name_files(config, Path.cwd()))
 
 
 def _place(

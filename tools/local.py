@@ -161,7 +161,8 @@ class LocalFederation:
     def server(self, *options: str, wait: bool = True) -> Child:
         """Starts the server, the first time or again; waits until it listens."""
         child = self._child(
-            "server", ["-m", "fedserver", "run", str(self.path), "--lines", *options]
+            "server",
+            ["-m", "fedserver", "run", str(self.path), "--log", "json", *options],
         )
         said = len(child.lines())
         child.start()

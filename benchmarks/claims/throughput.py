@@ -229,7 +229,7 @@ def measured(
                 times = rng.gamma(SHAPE, mean / SHAPE, 200)
                 pace = Path(folder) / f"pace-{index}"
                 pace.write_text("".join(f"{seconds:.4f}\n" for seconds in times))
-                more = ["--trace", str(trace)] if trace else []
+                more = ["--phases", str(trace)] if trace else []
                 real.client(
                     index, workers, "--pace", str(pace), *more, host=link.address
                 )

@@ -128,7 +128,7 @@ def _serving(config: FederationConfig, place: Path, folder: Path) -> Iterator[Pr
     settings["app"] = _absolute(str(config.app), place)
     path = folder / CONFIG
     path.write_text(yaml.safe_dump(settings, sort_keys=False))
-    words = ["fedserver", "run", str(path), "--lines"]
+    words = ["fedserver", "run", str(path), "--log", "json"]
     server = Process(words, place, folder / "server.log")
     server.start()
     try:

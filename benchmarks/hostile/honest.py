@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedclient.commands import working
+from fedclient.device.pace import read_pace
 
 APP = f"{Path(__file__).parent / 'app.py'}:workload"
 
@@ -93,10 +94,10 @@ def _client(
         name="" if options.unnamed else name,
         index=index,
         count=options.clients,
-        data=(),
+        data={},
         give_up=None,
         checkpoint=None,
-        pace=str(options.pace),
+        pace=read_pace(str(options.pace)),
         **trust,
     )
 

@@ -126,7 +126,7 @@ def texts(checkout: Checkout) -> JSON:
             ).stdout,
             "server.log": federation.children["server"].log.read_text(),
         }
-        federation.command("fedserver", "journal", "export", run, "tables")
+        federation.command("fedserver", "journal", "export", run, "-o", "tables")
         cells = [
             cell
             for path in (federation.folder / "tables").glob("*.csv")

@@ -72,7 +72,7 @@ def _start(federation: LocalFederation, *, counts: bool) -> Child:
     if counts:
         return federation.server("--no-evaluator")
     words = ["-m", "benchmarks.speed.uncounted", "run", str(federation.path)]
-    command = [sys.executable, *words, "--lines", "--no-evaluator"]
+    command = [sys.executable, *words, "--log", "json", "--no-evaluator"]
     child = Child("server", command, federation.folder, federation.environment)
     federation.children["server"] = child
     child.start()

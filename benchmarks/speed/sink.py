@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
-from fedwire.service import SERVICE
+from fedwire.connect import SERVICE
 from fedwire.v1 import federation_pb2 as pb
 
 from benchmarks.speed.processes import answer

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import grpc
-from fedwire.connect import Address, explained
+from fedwire.connect import SERVICE, Address, explained
 from fedwire.convert import read_answer
-from fedwire.service import SERVICE
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 

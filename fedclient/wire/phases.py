@@ -1,4 +1,4 @@
-"""Records the phases of a client's tasks, for ``fedclient join --trace``.
+"""Records the phases of a client's tasks, for ``fedclient join --phases``.
 
 The file has a line of JSON for each phase, written when the phase has ended, so that a
 killed process leaves only whole lines. A line before them names the client; a restarted
@@ -130,7 +130,7 @@ class PhaseLog(Phases):
         except BlockingIOError:
             self.close()
             raise ConfigError(
-                f"--trace {path}: another client is writing it; name another file"
+                f"--phases {path}: another client is writing it; name another file"
             ) from None
         except OSError:
             _log.debug("%s: this file system has no locks", path)
@@ -148,8 +148,8 @@ class PhaseLog(Phases):
         """
         if self._before not in (None, client):
             raise ConfigError(
-                f"--trace {self._path}: holds the phases of {self._before!r}, and this "
-                f"client is {client!r}; name another file"
+                f"--phases {self._path}: holds the phases of {self._before!r}, and "
+                f"this client is {client!r}; name another file"
             )
         if not self._began:
             head = {"format": FORMAT, "client": client, "run": run_id}

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import grpc
 from fedwire.certificates import require_pair
-from fedwire.connect import DEAD, WINDOWS
-from fedwire.service import MESSAGE_LIMIT
+from fedwire.connect import DEAD, MESSAGE_LIMIT, WINDOWS
 
 from fedcore.errors import ConfigError, UnavailableError
 from fedrun.config import ServerConfig

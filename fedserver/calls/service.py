@@ -114,7 +114,7 @@ class FederationService:
         if not by_socket(context):
             await context.abort(
                 grpc.StatusCode.PERMISSION_DENIED,
-                "names are freed where the run is: fedserver free RUN NAME",
+                "names are freed where the run is: fedserver free RUN CLIENT",
             )
         freed = Freed(at=self._core.now(), name=request.name)
         try:

@@ -4,6 +4,7 @@ from importlib import import_module
 
 import click
 
+from fedrun.cli.help import Group
 from fedsim.cli import simulator
 
 # The studies stand above the simulator; here are their names, in the order of use.
@@ -20,13 +21,18 @@ STUDIES = {
 }
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    example="fedsim run federation.yaml",
+    page="simulation.md",
+)
 @click.version_option(package_name="latecomer")
 def main() -> None:
     """Simulate a federation on this machine, and study it."""
 
 
-for _command in (simulator.run, simulator.new, simulator.trace, simulator.data):
+for _command in (simulator.new, simulator.data, simulator.run, simulator.trace):
     main.add_command(_command)
 for _name, _module in STUDIES.items():
     main.add_command(getattr(import_module(f"fedstudies.cli.{_module}"), _name))

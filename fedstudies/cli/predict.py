@@ -78,7 +78,7 @@ def predict(
 ) -> None:
     """Predict the throughput of many clients from what one did.
 
-    TRACE is the file that fedclient join --trace wrote, or the folder of a run. The
+    TRACE is the file that fedclient join --phases wrote, or the folder of a run. The
     clients are copies of the traced one, and share the server and its link.
     """
     from fedstudies.predict.command import (

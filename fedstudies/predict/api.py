@@ -29,7 +29,7 @@ def predict(
     """Predicts the throughput of many clients, as ``fedsim predict`` does.
 
     Args:
-        trace: the file that ``fedclient join --trace`` wrote, or the folder of a run.
+        trace: the file that ``fedclient join --phases`` wrote, or the folder of a run.
         workers: the numbers of clients.
         client: whose tasks of a run to take.
         buffer: K, the updates of a version, or the cohort of a synchronous federation.

@@ -37,7 +37,7 @@ from fedstudies.trial import Place, Trial, read_trial
 from tests.fedsim.toys import APP, settings, toy, write
 from tests.integration.typed import Ended, desk, typed
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 GRID = ("--grid", "algorithm.buffer=1,2")
 
 
