@@ -18,11 +18,19 @@ SEED ?= 0
 KILLS ?= 300
 MUTANTS ?=
 FLWR ?= 1.24.0
+<<<<<<< HEAD
+PARALLEL := -n auto --dist worksteal
+EXTRAS := torch,frames,huggingface,lightning,flower,flower-datasets,tensorboard,mlflow,wandb,web,telemetry,laws
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow test-extras test-heavy test-protobuf7 test-oldest test-flower check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants golden proto configuration docs chart containers clean
+=======
 PICTURES ?=
 EXTRAS := torch,frames,huggingface,lightning,flower,flower-datasets,tensorboard,mlflow,wandb,web,telemetry,laws
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-extras test-heavy test-protobuf7 test-oldest test-flower check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants golden proto configuration pictures docs chart containers clean
+>>>>>>> main
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,12 +45,15 @@ $(VENV)/.stamp: pyproject.toml constraints.txt hatch_build.py $(wildcard fedcore
 demo: $(VENV)/.stamp  ## a server, a dozen clients, four kills, and a report
 	$(PY) -m examples.demo
 
-test: $(VENV)/.stamp  ## all tests
-	$(PY) -m pytest -q -n auto
+test: $(VENV)/.stamp  ## the tests
+	$(PY) -m pytest -q $(PARALLEL) -m "quick or not (slow or processes)"
+
+test-slow: $(VENV)/.stamp  ## the tests of real processes, and the long ones
+	$(PY) -m pytest -q $(PARALLEL) --timeout 600 -m "(slow or processes) and not quick"
 
 test-extras: $(VENV)/.stamp  ## the tests that `make test` skips: pandas, MLflow and the like
 	$(BIN)/pip install -q -c constraints.txt --group mutants --group trainers -e ".[$(EXTRAS)]"
-	$(PY) -m pytest -q -n auto --all-there -m "needs and not heavy"
+	$(PY) -m pytest -q $(PARALLEL) --all-there -m "needs and not heavy"
 
 test-heavy: $(VENV)/.stamp  ## the tests with Ray and Flower
 	$(BIN)/pip install -q -c constraints.txt --group flower -e ".[ray]"

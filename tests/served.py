@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pytest
 
 from fedcore.params import ParamSpec
 from fedcore.typing import Vector
+from fedrun import json_lines
 from fedrun.config import FederationConfig, parse_config
 from fedrun.files import save_model
 from fedrun.run import Run, open_run
 from fedrun.tracing import OFF
+from fedserver import core
 from fedserver.server import Server
 from fedserver.view.json_log import JsonLog
 from fedserver.view.progress import Progress
@@ -32,6 +35,17 @@ def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) ->
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         time.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+def alone_and_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Does at once what a server may leave for a second, in a process without ids.
+
+    A client that ran in this process before has left the ids of its lines there.
+    """
+    monkeypatch.setattr(core, "IDLE_SECONDS", 0.02)
+    monkeypatch.setattr(core, "AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(json_lines, "_process", {})
 
 
 class Served:

@@ -55,7 +55,13 @@ def issued(folder: Path) -> Trust:
     return Trust(folder)
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize(
+    "attack",
+    [
+        pytest.param(attack, marks=pytest.mark.quick if attack == "silent" else ())
+        for attack in ATTACKS
+    ],
+)
 def test_a_client_that_attacks_harms_nobody(attack: str, stages: Stages) -> None:
     withstands(stages(), attack)
 

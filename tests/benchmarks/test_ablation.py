@@ -43,6 +43,7 @@ def test_every_set_of_parts_is_a_recipe_of_its_own_that_can_be_run() -> None:
         parse_config({"algorithm": {**algorithm, "buffer": 4}})
 
 
+@pytest.mark.slow
 def test_the_command_measures_and_saves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -173,6 +173,7 @@ def test_as_many_train_at_a_time_for_all(
 # ------------------------------------------------------------------ the command
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_command_tunes_runs_draws_and_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

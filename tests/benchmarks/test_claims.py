@@ -46,9 +46,16 @@ from fedcore.training import initial_model
 from fedrun.data import digits
 
 QUICK = Scale(seeds=(0,), quick=True)
+DEAR = {2, 3, 4, 8, 12, 13, 14, 17, 19, 21, 24}  # those that take seconds
 
 
-@pytest.mark.parametrize("number", command.CLAIMS)
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, marks=pytest.mark.slow if number in DEAR else ())
+        for number in command.CLAIMS
+    ],
+)
 def test_a_quick_run_fills_every_table(number: int) -> None:
     report = command.CLAIMS[number](QUICK)
     assert report.number == number
@@ -71,6 +78,7 @@ def test_two_memories_learn_faster_than_none(pair: str) -> None:
     assert both.accuracy > none.accuracy
 
 
+@pytest.mark.slow
 def test_folding_back_saves_the_rare_classes() -> None:
     remembers = Setting(ErrorFeedback(inner=Identity()))
     ours = rare_uploads_lost(remembers, 150, 0)
@@ -79,6 +87,7 @@ def test_folding_back_saves_the_rare_classes() -> None:
     assert ours.early > fed_avg.early
 
 
+@pytest.mark.slow
 def test_a_residual_committed_at_send_loses_the_rare_classes() -> None:
     uplink = ErrorFeedback(inner=TopK(ratio=0.01))
     ours, wrong = (
@@ -119,6 +128,7 @@ def test_a_memory_is_worth_nothing_to_clients_that_never_return() -> None:
         assert seen_once.train(remembers, 5, 0) == seen_once.train(biased, 5, 0)
 
 
+@pytest.mark.slow
 def test_catching_up_gives_the_servers_bytes_and_a_sum_does_not() -> None:
     caught, summed, _ = command.CLAIMS[4](QUICK).tables
     places = {name: place for place, name in enumerate(caught.columns)}
@@ -253,6 +263,7 @@ def test_saving_keeps_other_claims_and_earlier_runs(
     assert [run["checks"][0]["value"] for run in runs(saved[0])] == [1.0, 2.0]
 
 
+@pytest.mark.slow
 def test_claim_1_is_proved_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["1", "--quick"]) == 0
     said = capsys.readouterr().out

@@ -20,6 +20,7 @@ def small_clothes(folder: str, split: str) -> Any:
     return np.pad(x.reshape(-1, 1, 8, 8).astype(np.float32), around)[:300], y[:300]
 
 
+@pytest.mark.slow
 def test_both_studies_run_and_keep_every_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

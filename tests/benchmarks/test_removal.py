@@ -9,6 +9,7 @@ from benchmarks import removal
 from benchmarks.series import runs
 
 
+@pytest.mark.slow
 def test_the_command_removes_and_saves_beside_what_was_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -123,6 +123,7 @@ def test_a_helper_that_ends_is_no_silence() -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.quick
 def test_a_program_is_waited_for_until_it_says_the_word(tmp_path: Path) -> None:
     code = "print('not yet'); print('ready now', flush=True); input()"
     with Started(["-c", code], "ready", tmp_path) as started:

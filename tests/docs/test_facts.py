@@ -172,6 +172,7 @@ def test_the_pages_of_settings_have_every_field_of_every_section() -> None:
         ), field
 
 
+@pytest.mark.slow
 def test_each_field_has_a_description() -> None:
     found = generate.find()
     owners = [

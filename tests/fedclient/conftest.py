@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.served import Served, served
+from tests.served import alone_and_at_once as alone_and_at_once
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedrun import json_lines
 from fedrun.json_lines import (
     JsonFormatter,
     concern,
@@ -22,10 +23,12 @@ from fedrun.json_lines import (
 
 
 @pytest.fixture(autouse=True)
-def _no_ids() -> Iterator[None]:
-    with concerning():
-        yield
-    note_ids(run=None, client=None)
+def _no_ids(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Takes away the ids that other tests left in this process and this thread."""
+    monkeypatch.setattr(json_lines, "_process", {})
+    left = json_lines._task.set({})
+    yield
+    json_lines._task.reset(left)
 
 
 def logged(message: str, level: int = logging.WARNING, **more: Any) -> dict[str, Any]:

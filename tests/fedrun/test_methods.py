@@ -199,6 +199,7 @@ PACKAGE = {
 
 
 @pytest.mark.processes
+@pytest.mark.processes
 def test_an_installed_package_brings_methods_by_an_entry_point(folder: Path) -> None:
     for name, text in PACKAGE.items():
         path = folder / "site" / name

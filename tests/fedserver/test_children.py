@@ -104,6 +104,7 @@ def test_the_evaluator_computes_where_the_config_says(tmp_path: Path) -> None:
         still_serves(server)
 
 
+@pytest.mark.quick
 def test_a_device_that_is_here_is_told_to_the_evaluator(tmp_path: Path) -> None:
     config = with_app(tmp_path, "{'accuracy': 0.5}")
     evaluate = {"device": "auto"}

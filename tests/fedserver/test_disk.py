@@ -54,8 +54,9 @@ def mounted(folder: Path, *words: str) -> Iterator[Path]:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of a few megabytes."""
+def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A disk of a few megabytes, to which no record comes but with an answer."""
+    monkeypatch.setattr("fedserver.core.IDLE_SECONDS", 3600.0)
     with mounted(tmp_path / "disk", "-t", "tmpfs", "-o", "size=4m", "tmpfs") as disk:
         yield disk
 

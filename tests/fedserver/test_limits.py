@@ -15,7 +15,6 @@ from fedwire.connect import OPTIONS, SERVICE
 from fedwire.frames import CHUNK, chunk_frames, header_frame, read_reply
 from fedwire.v1 import federation_pb2 as pb
 
-from fedserver.calls.pulls import Downloads
 from tests.fedserver.disk import Disk
 from tests.fedserver.honest import still_serves
 from tests.peer import CALL, Peer, packed
@@ -98,7 +97,7 @@ def test_downloads_that_wait_hold_no_frame(tmp_path: Path) -> None:
 def test_a_crowd_that_does_not_read_makes_room_for_whoever_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Downloads.__init__, "__defaults__", (0.2,))
+    monkeypatch.setattr("fedserver.calls.pulls.BRIEF", 0.2)
     limits, timeouts = {"max_downloads": 2}, {**QUICK, "stall": 60.0}
     with (
         served(tmp_path, LARGE, server=limits, timeouts=timeouts) as server,

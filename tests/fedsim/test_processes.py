@@ -215,6 +215,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.processes
+@pytest.mark.quick
 def test_a_process_that_is_killed_while_it_computes_is_replaced(
     desk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

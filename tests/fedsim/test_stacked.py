@@ -920,6 +920,7 @@ def test_only_the_exact_engine_keeps_updates(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "algorithm",
     [

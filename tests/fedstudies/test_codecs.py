@@ -116,6 +116,7 @@ def test_without_a_config_an_app_is_federated_with_the_defaults() -> None:
     assert Path("runs/latecomer-codecs-1/codecs.html").is_file()
 
 
+@pytest.mark.slow
 def test_the_default_grid_is_measured_whole() -> None:
     write()
     done = typed("fedsim", "codecs", "fed.yaml", *SHORT, "-o", "out")

@@ -194,6 +194,7 @@ def test_an_estimate_beyond_its_regime_is_refuted_by_retraining(folder: Path) ->
     assert "it hurts" in found.verdict
 
 
+@pytest.mark.slow
 def test_a_recorded_run_is_audited_as_it_was_simulated() -> None:
     audit("-o", "first")
     done = audit("--run", "first/run", "--json", "-o", "again")
@@ -310,6 +311,7 @@ def test_a_model_with_wrong_second_derivatives_is_refused_but_for_fisher(
         latecomer.influence("fed.yaml", bent(), run="out/run")
 
 
+@pytest.mark.slow
 def test_an_estimate_that_has_grown_too_large_is_told(folder: Path) -> None:
     audit("-o", "out")
     again = Repetition(toy(), read_schedule(folder / "out" / "run"))
@@ -327,6 +329,7 @@ def test_every_estimator_runs_from_python() -> None:
         assert {row.client for row in other.rows} == {row.client for row in exact.rows}
 
 
+@pytest.mark.slow
 def test_other_data_than_the_runs_are_noticed() -> None:
     audit("-o", "first")
     with pytest.raises(LatecomerError, match="away from the recorded model"):

@@ -133,6 +133,7 @@ def market_of(*points: tuple[float, float]) -> str:
     return "market.yaml"
 
 
+@pytest.mark.slow
 def test_bids_in_a_market_are_tried_and_checked() -> None:
     found = plan_for(market_of((0.5, 0.5), (0.9, 1.0), (1.0, 6.0)))
     choice = found.recommendation
@@ -146,6 +147,7 @@ def test_bids_in_a_market_are_tried_and_checked() -> None:
     assert any("formula of the uniform bid" in doubt for doubt in found.doubts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prices", ["the highest bid", "no preemptions"])
 def test_preemptible_workers_that_never_leave_are_planned(prices: str) -> None:
     if prices == "no preemptions":
@@ -159,6 +161,7 @@ def test_preemptible_workers_that_never_leave_are_planned(prices: str) -> None:
     assert "to leave" not in " ".join(found.doubts)
 
 
+@pytest.mark.slow
 def test_several_numbers_of_local_steps_are_compared() -> None:
     found = plan_for(local_steps=[1, 4], seeds=1)
     ways = {(way.protocol, way.local_steps) for way in found.ways}
@@ -175,6 +178,7 @@ def test_several_numbers_of_local_steps_are_compared() -> None:
     assert {fit["local_steps"] for fit in numbers["fits"]} == {1, 4}
 
 
+@pytest.mark.slow
 def test_dear_or_fleeting_preemptible_workers_change_the_choice() -> None:
     usual = plan_for()
     assert usual.recommendation["preemptible"] > 0
@@ -211,6 +215,7 @@ def test_dear_or_fleeting_preemptible_workers_change_the_choice() -> None:
     assert fleeting.recommendation["preemptible"] == 0
 
 
+@pytest.mark.slow
 def test_behind_a_plan_that_is_late_the_cheapest_one_in_time_is_found() -> None:
     # Away half of the time, for longer than the run: sometimes all of them are.
     prices = prices_of(preemptions_per_hour=0.6, recovery_seconds=6000)
@@ -230,6 +235,7 @@ def test_behind_a_plan_that_is_late_the_cheapest_one_in_time_is_found() -> None:
     assert any("over the same seeds" in doubt for doubt in found.doubts)
 
 
+@pytest.mark.slow
 def test_a_target_that_short_pilots_hide_is_reached() -> None:
     Path("app.py").write_text(
         "from dataclasses import replace\n"
@@ -252,6 +258,7 @@ def test_a_target_below_what_flat_pilots_show_is_refused() -> None:
         plan_for(target={"loss": 0.015}, seeds=1)
 
 
+@pytest.mark.slow
 def test_tables_are_columns_and_the_frontier_falls() -> None:
     found = plan_for(deadline=None, budget=1.0)
     costs = found.frontier["cost"]
@@ -261,6 +268,7 @@ def test_tables_are_columns_and_the_frontier_falls() -> None:
     assert any("pilots are seeds 0, 1" in doubt for doubt in found.doubts)
 
 
+@pytest.mark.slow
 def test_the_recommended_plan_is_seen_where_it_equals_another_one() -> None:
     found = plan_for(deadline=None, budget=1.0)
     assert found.check is not None
@@ -274,6 +282,7 @@ def test_the_recommended_plan_is_seen_where_it_equals_another_one() -> None:
     assert all("open" in mark.symbol or "thin" in mark.symbol for mark in marks)
 
 
+@pytest.mark.slow
 def test_journals_serve_as_pilots() -> None:
     for clients in (1, 4):
         raw = {**FEDERATION, "evaluate": {"every_versions": 2}}
@@ -298,6 +307,7 @@ def test_journals_serve_as_pilots() -> None:
         plan_for(pilots=["run-1", "run-4"], target={"accuracy": 0.9})
 
 
+@pytest.mark.slow
 def test_a_deadline_that_nobody_keeps_is_said() -> None:
     found = plan_for(deadline="20s")
     assert found.recommendation == {}
@@ -389,6 +399,7 @@ def test_a_wrong_price_file_gets_a_sentence(text: str, words: str) -> None:
     assert words in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1e30, 1e4])
 def test_pilots_that_break_down_get_one_sentence(
     rate: float, capfd: pytest.CaptureFixture[str]

@@ -276,6 +276,7 @@ def test_a_sweep_of_other_fields_is_not_overwritten(
     assert sweep(*words, "-o", "other").status == 0
 
 
+@pytest.mark.processes
 def test_the_number_of_processes_changes_nothing() -> None:
     write()
     for jobs in ("1", "2"):

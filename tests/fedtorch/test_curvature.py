@@ -259,6 +259,7 @@ def test_named_functions_have_a_curvature_too() -> None:
     mine.curvature(flat).check(w_D, X, Y)
 
 
+@pytest.mark.processes
 def test_second_derivatives_import_no_compiler() -> None:
     code = (
         "import sys, numpy as np, torch\n"

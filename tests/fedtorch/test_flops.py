@@ -153,6 +153,7 @@ def test_counting_leaves_the_weights_alone() -> None:
         assert other.grad is None
 
 
+@pytest.mark.processes
 def test_counting_does_not_import_the_compiler() -> None:
     code = "import sys, fedtorch.flops; print('torch._dynamo' in sys.modules)"
     done = subprocess.run(

@@ -266,6 +266,7 @@ print([name for name in sys.modules if name.startswith("torch._dynamo")][:3])
 """
 
 
+@pytest.mark.processes
 def test_layers_are_stacked_without_dynamo() -> None:
     names = ["mlp", "conv_pool", "residual", "own"]
     done = subprocess.run(

@@ -98,6 +98,7 @@ print([name for name in sys.modules if name.startswith("torch._dynamo")][:3])
 """
 
 
+@pytest.mark.processes
 def test_neither_training_nor_evaluation_imports_dynamo() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _STEP],

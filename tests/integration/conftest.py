@@ -13,6 +13,13 @@ APP = Path(__file__).parent / "numpy_app.py"
 Make = Callable[..., LocalFederation]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks all tests that ask for a federation of real processes."""
+    for item in items:
+        if "federation" in getattr(item, "fixturenames", ()):
+            item.add_marker("processes")
+
+
 @pytest.fixture
 def federation(tmp_path: Path) -> Iterator[Make]:
     """Makes a federation of the small NumPy app; it is killed after the test."""

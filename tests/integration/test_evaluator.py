@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,11 @@ def is_alive(process: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def told(fed: LocalFederation) -> list[tuple[str, int | None]]:
+    """The events of the server with their versions."""
+    return [(event["event"], event.get("version")) for event in fed.events()]
 
 
 def measured(fed: LocalFederation) -> bool:
@@ -73,23 +79,25 @@ def test_it_ends_with_a_server_that_is_killed(federation: Make) -> None:
 SLOW = """
 import sys
 import time
+from pathlib import Path
 
 from tests.integration.numpy_app import workload
 
-if "evaluate" in sys.argv:
-    time.sleep(6)
+while "evaluate" in sys.argv and not Path(__file__).with_name("go").exists():
+    time.sleep(0.01)
 """
+LINGER = 1.0
 
 
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_run_that_ends_before_it_has_started_waits_for_it(
     federation: Make, tmp_path: Path, resumed: bool
 ) -> None:
-    quick = SLOW.partition("\nif")[0]
+    quick = SLOW.partition("\nwhile")[0]
     (tmp_path / "slow_app.py").write_text(quick if resumed else SLOW)
     app = f"{tmp_path / 'slow_app.py'}:workload"
     settings = {"kind": "fed_buff", "buffer": 1, "client": {"kind": "local_sgd"}}
-    timeouts = {"linger": 1.0}  # less than it is late
+    timeouts = {"linger": LINGER}
     fed = federation(
         stop={"versions": 1}, app=app, algorithm=settings, timeouts=timeouts
     )
@@ -100,7 +108,9 @@ def test_a_run_that_ends_before_it_has_started_waits_for_it(
         (tmp_path / "slow_app.py").write_text(SLOW)
         server = fed.server()
     client = fed.client(0, 1)
+    fed.wait_until(lambda: ("closed", 1) in told(fed), "the run has ended")
+    time.sleep(1.5 * LINGER)  # the evaluator is later than the server stays for others
+    (tmp_path / "go").touch()
     assert server.wait(50) == 0
     assert client.wait() == 0
-    told = [(event["event"], event.get("version")) for event in fed.events()]
-    assert told.index(("closed", 1)) < told.index(("evaluated", 1))
+    assert told(fed).index(("closed", 1)) < told(fed).index(("evaluated", 1))

@@ -10,6 +10,7 @@ import pytest
 from fedview.report.history import downtimes
 from fedview.results import Results
 from tests.integration.kill import (
+    CLIENTS,
     MountError,
     full_disk,
     kill_again_and_again,
@@ -27,10 +28,15 @@ def sound(books: Books) -> None:
     assert books.acknowledged > 10
 
 
-def test_kills_of_server_and_clients_lose_and_double_nothing(tmp_path: Path) -> None:
-    books, fire = kill_again_and_again(tmp_path / "fed", kills=6, seed=1)
+@pytest.mark.parametrize(
+    ("kills", "clients"), [pytest.param(1, 2, marks=pytest.mark.quick), (6, CLIENTS)]
+)
+def test_kills_of_server_and_clients_lose_and_double_nothing(
+    kills: int, clients: int, tmp_path: Path
+) -> None:
+    books, fire = kill_again_and_again(tmp_path / "fed", kills, 1, clients)
     sound(books)
-    assert fire.done.total() == 6
+    assert fire.done.total() == kills
     gaps = downtimes(Results(tmp_path / "fed" / "run"))
     assert {gap.how for gap in gaps} == {"killed"}
     assert all(gap.start < gap.end for gap in gaps)

@@ -124,6 +124,7 @@ print((after - before) / nbytes)
 """
 
 
+@pytest.mark.processes
 @has_proc
 def test_a_client_trains_in_less_than_three_models(tmp_path: Path) -> None:
     command = [sys.executable, "-c", TRAINING, str(tmp_path)]

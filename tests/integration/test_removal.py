@@ -10,6 +10,7 @@ from fedrun.files import load_model
 from tests.fedview.what_if.federation import APP, HARMFUL, simulated
 from tests.integration.typed import typed
 
+pytestmark = pytest.mark.processes
 CONFIG = """
 app: mine.py:workload
 algorithm: {kind: fed_buff, buffer: 2, client: {kind: local_sgd, lr: 0.3, steps: 4}}
@@ -26,6 +27,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return simulated(tmp_path / "run")
 
 
+@pytest.mark.quick
 def test_a_federation_goes_on_from_the_model_without_a_client(run: Path) -> None:
     out = Path("without.safetensors")
     done = typed("fedserver", "journal", "replay", run, "--without", HARMFUL, "-o", out)
@@ -107,6 +109,7 @@ def test_where_no_order_can_be_trusted_none_is_printed(run: Path) -> None:
     assert "fedsim influence --leave-one-out" in rows[-1]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

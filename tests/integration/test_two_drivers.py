@@ -43,7 +43,7 @@ def settings(kind: str, compression: dict[str, Any]) -> dict[str, Any]:
         "fed_avg",
         "fed_buff",
         "fed_async",
-        "latecomer",
+        pytest.param("latecomer", marks=pytest.mark.quick),
         "ca2fl",
         "mifa",
         "fed_nova",

@@ -130,10 +130,12 @@ def test_a_module_has_these_names_and_lacks_none(
     assert {name for name in things if not name.startswith("_")} == {*names} - elsewhere
 
 
+@pytest.mark.processes
 def test_importing_the_package_imports_nothing_else() -> None:
     assert not _loaded_after("import latecomer").intersection(HEAVY)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "code",
     [

@@ -121,3 +121,21 @@ def innermost(config: CompressorConfig) -> CompressorConfig:
 def memory(config: CompressorConfig, memory_D: Any) -> Array | None:
     """The memory, where the compressor has one."""
     return memory_D if isinstance(config, MemoryConfig) else None
+
+
+def _seen(config: CompressorConfig) -> tuple[str, bool, bool]:
+    """What a memory sees of the codec inside: a format, and whether it is told more."""
+    compressor = config.build((9, 15))
+    message, _ = compressor.encode(vector("laplace", 24), None, Key.root(0))
+    return message.format, compressor.given is not None, compressor.recall is not None
+
+
+# A memory around one codec of each kind that it can tell from others is tried as all
+# codecs are; memories around the rest are tried together, in one test for each law.
+_FIRST = {_seen(config): config for config in reversed(CONTRACTIONS)}
+TRIED = [
+    *ALONE,
+    *(each for each in REMEMBERED if each.inner in _FIRST.values()),
+    *FOLLOWED,
+]
+REST = [config for config in EVERY if config not in TRIED]

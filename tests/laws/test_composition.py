@@ -99,6 +99,7 @@ def simulated(algorithm: dict[str, Any], engine: str, folder: Path) -> Results:
     return latecomer.run(config, WORKLOAD, folder=folder / engine)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(compositions)
 def test_what_is_composed_runs_alike_in_both_engines_or_is_refused(

@@ -9,6 +9,7 @@ from tests.laws import fuzz
 from tests.laws.fuzz import LAYOUTS, Message, corpus, mutated, read
 
 
+@pytest.mark.slow
 def test_mutated_messages_are_vectors_or_errors_in_little_time_and_memory() -> None:
     tally = fuzz.fuzz(20_000, seed=0)
     assert not tally.failures, "\n".join(tally.failures)

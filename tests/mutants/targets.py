@@ -50,6 +50,7 @@ _OTHERS = {
     "fedserver/core.py": (
         "tests/fedserver/test_core.py",
         "tests/fedserver/test_disk.py",
+        "tests/fedserver/test_ends.py::test_who_waits_for_work_is_told_to_come_again",
     ),
     "fedserver/calls/acts.py": ("tests/fedserver/test_acts.py",),
     "fedserver/calls/enrolment.py": (

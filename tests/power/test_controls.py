@@ -13,7 +13,10 @@ from tests.power.mistakes import MISTAKES
 from tests.power.recorder import compiler
 from tests.power.sites import pragmas, sync_sites
 
-pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
+pytestmark = [
+    pytest.mark.skipif(compiler() is None, reason="there is no C compiler"),
+    pytest.mark.slow,
+]
 SITES = sorted({site.label for site in sync_sites()})
 # What SQLite syncs with synchronous=FULL; its rollback journal is used only while the
 # file is made.
@@ -68,6 +71,7 @@ def test_a_mistake_in_settings_or_order_is_caught(name: str) -> None:
         assert recording.cut(1, seed=1, most=1).violations
 
 
+@pytest.mark.quick
 def test_every_setting_of_synchronous_is_tried() -> None:
     assert pragmas() - WITHOUT_PROMISE.keys() == {
         "fedrun/sqlite.py",  # journal_synchronous_..., client_synchronous_...

@@ -12,11 +12,20 @@ from tests.power.cuts import recorded
 from tests.power.drive import STORIES
 from tests.power.recorder import compiler
 
-pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C compiler")
+pytestmark = [
+    pytest.mark.skipif(compiler() is None, reason="there is no C compiler"),
+    pytest.mark.slow,
+]
 CUTS = 250  # of each story
 
 
-@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(story, marks=pytest.mark.quick if story == "rows" else ())
+        for story in STORIES
+    ],
+)
 def test_no_power_cut_breaks_a_promise(story: str) -> None:
     with recorded(story, 1) as recording:
         outcome = recording.cut(CUTS / len(recording.operations), seed=1)
@@ -24,6 +33,7 @@ def test_no_power_cut_breaks_a_promise(story: str) -> None:
         assert outcome.cuts > CUTS * 0.5
 
 
+@pytest.mark.quick
 def test_a_disk_that_fails_while_a_snapshot_goes_is_a_failing_disk(
     tmp_path: Path,
 ) -> None:

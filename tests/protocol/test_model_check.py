@@ -11,6 +11,7 @@ from tests.protocol.schedules import drawn, failure, shrink, story
 SEEDS = 400
 AT_ONCE = 20  # `make mutants` runs the first of these for each mutant
 MUTANT_SEEDS = 80
+FIRST = next(iter(MUTANTS))
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
@@ -29,7 +30,14 @@ def test_no_composed_disaster_breaks_an_invariant(name: str) -> None:
         pytest.fail(story(setting, schedule))
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.quick if name == FIRST else ())
+        for name in MUTANTS
+    ],
+)
 def test_every_wrong_variant_is_caught(name: str) -> None:
     with mutated(name):
         cases = chain(DISASTERS.values(), map(drawn, range(MUTANT_SEEDS)))

@@ -34,14 +34,21 @@ def test_every_optional_package_is_installed_for_the_tests() -> None:
 
 def test_ci_runs_every_test() -> None:
     commands = (ROOT / ".ci" / "run").read_text().splitlines()
-    assert [command.strip() for command in commands[-6:]] == [
+    assert [command.strip() for command in commands[-7:]] == [
         "make check",
         "make test",
+        "make test-slow",
         "make test-extras",
         'if [ "${1:-}" = all ]; then',
         "make test-heavy",
         "fi",
     ]
+    marks = {
+        target: re.search('-m "(.*)"', recipe(target))[1]  # type: ignore[index]
+        for target in ("test", "test-slow")
+    }
+    assert marks["test"] == "quick or not (slow or processes)"
+    assert marks["test-slow"] == "(slow or processes) and not quick"  # all the others
     for target in ("test-extras", "test-heavy"):
         assert "--all-there" in recipe(target)  # or what is skipped would be green
 

@@ -26,7 +26,7 @@ from fedcore.workload import Client
 from tests.fedclient.silo import apps
 from tests.served import until
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 APPS = Path(__file__).parent / "apps.py"
 KEY = Key.root(3)
 ROWS = np.arange(0, 100, 2)
@@ -63,7 +63,10 @@ def uncoded(workers: int, stragglers: int, w_D: Vector, rows: Any) -> Any:
     return decode_answer(code, answers)
 
 
-@pytest.mark.parametrize(("workers", "stragglers"), [(4, 1), (5, 2), (3, 0)])
+@pytest.mark.parametrize(
+    ("workers", "stragglers"),
+    [(4, 1), (5, 2), pytest.param(3, 0, marks=pytest.mark.quick)],
+)
 def test_the_workers_gradient_is_that_of_the_whole_batch(
     workers: int, stragglers: int
 ) -> None:

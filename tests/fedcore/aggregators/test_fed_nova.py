@@ -160,6 +160,7 @@ def settled(kind: type[FedAvg] | type[FedNovaRecipe], **client: Any) -> float:
     return in_turn(Bowls(config, steps=UNEQUAL), 6000).distance
 
 
+@pytest.mark.slow
 def test_unequal_steps_do_not_move_the_optimum() -> None:
     assert settled(FedNovaRecipe) < 0.1 * settled(FedAvg)
 

@@ -95,6 +95,7 @@ def recipe(scheme: Any, uplink: Any = None) -> Recipe:
     )
 
 
+@pytest.mark.slow
 def test_a_coordinator_knows_who_did_a_part_of_the_work() -> None:
     parts = (1, STEPS, STEPS, STEPS)
     distance = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from fedcore import kernels, payloads
@@ -18,17 +18,38 @@ from fedcore.rng import Key, bits
 from fedcore.typing import Vector
 from tests.fedcore.kernels.both import SIZES, needed, raw, same
 from tests.fedcore.kernels.vectors import vectors
-from tests.laws.compressors import EVERY, encode
-from tests.laws.registered import named
+from tests.laws.compressors import (
+    ALONE,
+    FOLLOWED,
+    REMEMBERED,
+    REST,
+    TRIED,
+    encode,
+)
+from tests.laws.registered import name_of, named
 from tests.laws.vectors import SHAPES, Given, keys, updates, vector
 
 pytestmark = needed
 words = st.integers(0, 2**64 - 1).map(lambda word: np.array(word, np.uint64))
 
 
-@named(EVERY)
+@named(TRIED)
 @given(updates(), keys)
 def test_every_codec_sends_and_reads_equal_bytes(
+    config: CompressorConfig, update: Given, key: Key
+) -> None:
+    _sends_and_reads_equal_bytes(config, update, key)
+
+
+@given(updates(), keys)
+@settings(max_examples=5)
+def test_memories_around_any_codec_do_so(update: Given, key: Key) -> None:
+    for config in REST:
+        note(name_of(config))
+        _sends_and_reads_equal_bytes(config, update, key)
+
+
+def _sends_and_reads_equal_bytes(
     config: CompressorConfig, update: Given, key: Key
 ) -> None:
     def works() -> Any:
@@ -42,11 +63,23 @@ def test_every_codec_sends_and_reads_equal_bytes(
     same(works)
 
 
-@named(EVERY)
+@named(ALONE)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_codec_does_so_for_vectors_of_many_blocks(
     config: CompressorConfig, shape: str
 ) -> None:
+    _does_so_for_vectors_of_many_blocks(config, shape)
+
+
+@given(st.sampled_from([*REMEMBERED, *FOLLOWED]), st.sampled_from(SHAPES))
+@settings(max_examples=40)
+def test_memories_around_any_codec_do_so_for_vectors_of_many_blocks(
+    config: CompressorConfig, shape: str
+) -> None:
+    _does_so_for_vectors_of_many_blocks(config, shape)
+
+
+def _does_so_for_vectors_of_many_blocks(config: CompressorConfig, shape: str) -> None:
     layout = (70_001, 5, 0, 3_000)
     update = Given(layout, vector(shape, sum(layout)), vector("laplace", sum(layout)))
 

@@ -50,6 +50,7 @@ def test_an_interruption_of_the_imports_is_one_sentence(
     assert (process.returncode, said) == (1, entry.SENTENCE.decode())
 
 
+@pytest.mark.quick
 def test_after_the_imports_an_interruption_is_the_commands_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ def test_after_the_imports_an_interruption_is_the_commands_own(
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.quick
 def test_an_ignored_interruption_stays_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

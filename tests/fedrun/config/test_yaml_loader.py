@@ -115,7 +115,14 @@ def test_what_other_programs_write_is_read() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [*(text for text in REFUSED if "\n" not in text), "x" * 10_000, '"\\x00"', "[[1"],
+    [
+        *(
+            pytest.param(text, marks=pytest.mark.slow if "b, b" in text else ())
+            for text in REFUSED
+            if "\n" not in text
+        ),
+        *("x" * 10_000, '"\\x00"', "[[1"),
+    ],
     ids=lambda value: value[:20],
 )
 def test_a_setting_of_the_command_line_is_data_or_a_short_sentence(value: str) -> None:

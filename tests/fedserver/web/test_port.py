@@ -196,6 +196,8 @@ def test_openmetrics_is_spoken_too(tmp_path: Path) -> None:
 def test_a_server_whose_disk_fails_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What the pull leaves is written with the update, which meets the full disk first.
+    monkeypatch.setattr("fedserver.core.IDLE_SECONDS", 3600.0)
     with served(tmp_path, **WEB) as server, Peer(server.address, "ann") as ann:
         journal = server.run.journal
         append = journal.append

@@ -188,6 +188,7 @@ def test_a_stay_without_end_never_ends() -> None:
 # ---------------------------------------------------------------------- for a year
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

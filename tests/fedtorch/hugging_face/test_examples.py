@@ -30,6 +30,7 @@ def test_the_trainers_that_the_docs_show_are_apps(
     assert workload.test_data is not None
 
 
+@pytest.mark.slow
 def test_the_example_compares_three_ways_and_exports_the_adapter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -319,6 +319,7 @@ def long_story(clients: int, updates: int) -> Story:
     return story
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clients", [12, 500])
 def test_a_long_run_has_a_small_page(tmp_path: Path, clients: int) -> None:
     run = long_story(clients, 20_000).write(tmp_path / "run")
