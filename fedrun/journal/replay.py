@@ -7,30 +7,40 @@ they show what would have happened.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import assert_never
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Action
 from fedcore.coordinator.events import (
     ClientEnrolled,
     Closed,
+    Cut,
     Decided,
     Declined,
     Departed,
     Enrolled,
+    Evaluated,
     Evicted,
+    Failed,
     Freed,
     HistoryForked,
     Leased,
+    Lost,
     Opened,
     Paused,
     Readmitted,
     Record,
     RunResumed,
+    ServerStarted,
+    ServerStopped,
+    Skipped,
     SnapshotOrdered,
     StateRolledBack,
     Stepped,
     StopRequested,
+    Tallied,
     Unpaused,
+    Unproved,
 )
 from fedcore.coordinator.settings import StopConfig
 from fedcore.protocol import NOTHING_SETTLED, ModelName, Push
@@ -154,8 +164,20 @@ class Replay:
                 return self.coordinator.handle(Departed(at=record.at, cid=record.cid))
             case Paused() | Unpaused() | Evicted() | Readmitted() | SnapshotOrdered():
                 return self.coordinator.handle(record)
-            case _:
+            case (
+                Cut()
+                | Evaluated()
+                | Failed()
+                | Lost()
+                | Skipped()
+                | Unproved()
+                | ServerStarted()
+                | ServerStopped()
+                | Tallied()
+            ):  # no decision of the server follows from these
                 return []
+            case _:
+                assert_never(record)
 
     def _judge_before(self, record: Leased | Declined) -> None:
         """Applies what was decided on a task before it was computed.

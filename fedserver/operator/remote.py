@@ -19,6 +19,7 @@ from fedrun.plain_files import read_plain
 from fedrun.run import Done, free_name
 from fedrun.run import operate as operate_unserved
 from fedserver.calls.acts import event_of, this_operator
+from fedserver.calls.callers import wrong_text
 from fedserver.calls.listening import OPERATOR_FILE
 
 Reply = TypeVar("Reply")
@@ -109,6 +110,8 @@ def operate(target: str, request: pb.OperateRequest, **trust: Any) -> Done:
         UnavailableError: the server does not answer.
         RefusedError: the server wants another certificate.
     """
+    if why := wrong_text("reason", request.reason):
+        raise ConfigError(why)
     request.by = this_operator()
 
     def unserved(folder: Path) -> Done:

@@ -295,6 +295,11 @@ def test_acts_of_a_run_that_nobody_serves(tmp_path: Path) -> None:
     with run, Peer(run.address, "ann"):
         pass
     folder = folder_of(run)
+    long = command("pause", folder, "--reason", "x" * 300)
+    assert (long.exit_code, long.stderr) == (
+        78,
+        "error: a reason of 300 characters, the limit is 256\n",
+    )
     assert command("pause", folder, "--reason", "x").stdout.startswith("paused at")
     assert "is paused already: x" in command("pause", folder).stderr
     assert command("evict", folder, "ann").exit_code == 0

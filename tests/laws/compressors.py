@@ -127,7 +127,7 @@ def _seen(config: CompressorConfig) -> tuple[str, bool, bool]:
     """What a memory sees of the codec inside: a format, and whether it is told more."""
     compressor = config.build((9, 15))
     message, _ = compressor.encode(vector("laplace", 24), None, Key.root(0))
-    return message.format, compressor.given is not None, compressor.recall is not None
+    return message.format, compressor.adapt is not None, compressor.recall is not None
 
 
 # A memory around one codec of each kind that it can tell from others is tried as all
