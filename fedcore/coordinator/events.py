@@ -188,41 +188,58 @@ class RunResumed(_Durable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Act(_Durable):
+class OperatorAct(_Durable):
     """An act of an operator: the event that asks for it, and the record of it."""
+
+    command: ClassVar[str]
+    """The name of the command that asks for it."""
+    word: ClassVar[str]
+    """What a report calls it."""
 
     by: str = ""  # who the operator is, as the command said; empty: it did not say
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paused(_Act):
+class Paused(OperatorAct):
     """The run is paused: nobody is given training until it is resumed."""
 
+    command: ClassVar[str] = "pause"
+    word: ClassVar[str] = "paused"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unpaused(_Act):
+class Unpaused(OperatorAct):
     """The paused run goes on."""
 
+    command: ClassVar[str] = "resume"
+    word: ClassVar[str] = "goes on"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evicted(_Act):
+class Evicted(OperatorAct):
     """The client of this name is shut out; what it sent before stays."""
 
+    command: ClassVar[str] = "evict"
+    word: ClassVar[str] = "evicted"
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readmitted(_Act):
+class Readmitted(OperatorAct):
     """An evicted client may come back."""
 
+    command: ClassVar[str] = "readmit"
+    word: ClassVar[str] = "readmitted"
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotOrdered(_Act):
+class SnapshotOrdered(OperatorAct):
     """The state after this record is to be written as a snapshot."""
 
+    command: ClassVar[str] = "snapshot"
+    word: ClassVar[str] = "snapshot"
     version: int = 0  # the newest one; noted when the act is done
 
 

@@ -494,13 +494,7 @@ class Coordinator:
                 return [*self.rounds.close(event.reason), *self.pulls.answer()]
             case events.StateRolledBack():
                 return self._open_epoch(event.fresh_epoch, event.reason)
-            case (
-                events.Paused()
-                | events.Unpaused()
-                | events.Evicted()
-                | events.Readmitted()
-                | events.SnapshotOrdered()
-            ):
+            case events.OperatorAct():
                 return self._obey(event)
             case _:
                 assert_never(event)

@@ -20,26 +20,22 @@ from fedcore.coordinator.events import (
     Departed,
     Enrolled,
     Evaluated,
-    Evicted,
     Failed,
     Freed,
     HistoryForked,
     Leased,
     Lost,
     Opened,
-    Paused,
-    Readmitted,
+    OperatorAct,
     Record,
     RunResumed,
     ServerStarted,
     ServerStopped,
     Skipped,
-    SnapshotOrdered,
     StateRolledBack,
     Stepped,
     StopRequested,
     Tallied,
-    Unpaused,
     Unproved,
 )
 from fedcore.coordinator.settings import StopConfig
@@ -162,7 +158,7 @@ class Replay:
                 return []
             case Departed():
                 return self.coordinator.handle(Departed(at=record.at, cid=record.cid))
-            case Paused() | Unpaused() | Evicted() | Readmitted() | SnapshotOrdered():
+            case OperatorAct():
                 return self.coordinator.handle(record)
             case (
                 Cut()

@@ -7,7 +7,7 @@ carries it out; if no server has the run, it is carried out in the run's journal
 import getpass
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import grpc
 from fedwire.v1 import federation_pb2 as pb
@@ -17,10 +17,8 @@ from fedcore.coordinator.answers import objection, why_out
 from fedcore.coordinator.events import (
     Act,
     Evicted,
-    Paused,
     Readmitted,
     SnapshotOrdered,
-    Unpaused,
 )
 from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
@@ -28,11 +26,7 @@ from fedserver.calls.callers import OPERATOR, Backend, check_text
 
 Context = Any
 _KINDS: dict[int, type[Act]] = {
-    pb.ACT_PAUSE: Paused,
-    pb.ACT_RESUME: Unpaused,
-    pb.ACT_EVICT: Evicted,
-    pb.ACT_READMIT: Readmitted,
-    pb.ACT_SNAPSHOT: SnapshotOrdered,
+    pb.Act.Value(f"ACT_{kind.command.upper()}"): kind for kind in get_args(Act)
 }
 
 

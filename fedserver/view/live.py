@@ -284,13 +284,7 @@ def sentence_on(record: Row, progress: Progress) -> str:
             return f"the run has ended: {printable(record.reason)}"
         case events.Freed():
             return f"the operator frees the name {printable(record.name)}"
-        case (
-            events.Paused()
-            | events.Unpaused()
-            | events.Evicted()
-            | events.Readmitted()
-            | events.SnapshotOrdered()
-        ):
+        case events.OperatorAct():
             return printable(describe_act(record))
         case _:
             return ""

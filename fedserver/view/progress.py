@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from fedcore.coordinator import events
 from fedcore.coordinator.state import ServerState
@@ -38,12 +38,8 @@ TIMES = 10
 STALENESS_BOUNDS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """The upper bounds of the bins of staleness, in versions; one more bin has no bound."""
 ACTS: dict[type[Row], str] = {
-    events.Paused: "pause",
-    events.Unpaused: "resume",
-    events.Evicted: "evict",
-    events.Readmitted: "readmit",
+    **{kind: kind.command for kind in get_args(events.Act)},
     events.Freed: "free",
-    events.SnapshotOrdered: "snapshot",
 }
 """The operator's acts, by the names of the commands."""
 

@@ -1,23 +1,18 @@
 """The history of a run: downtimes, changes of settings, new epochs, its end."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from fedcore.coordinator.answers import describe_act
 from fedcore.coordinator.events import (
     Act,
     Closed,
     Cut,
-    Evicted,
     Freed,
     HistoryForked,
-    Paused,
-    Readmitted,
     RunResumed,
     ServerStarted,
     ServerStopped,
-    SnapshotOrdered,
-    Unpaused,
 )
 from fedcore.typing import Seconds
 from fedrun.journal import Configured
@@ -31,13 +26,7 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 200
 # Written between two servers, or by the next one before it serves: no signs of life.
-_ACTS: dict[type[Act], str] = {
-    Paused: "paused",
-    Unpaused: "goes on",
-    Evicted: "evicted",
-    Readmitted: "readmitted",
-    SnapshotOrdered: "snapshot",
-}
+_ACTS: tuple[type[Act], ...] = get_args(Act)
 _BETWEEN = (Configured, Cut, HistoryForked, Freed, RunResumed, *_ACTS)
 _HOW = {
     "killed": "it was killed, crashed or lost its power; nothing was recorded after",
@@ -112,8 +101,8 @@ def history(results: Results) -> list[Mark]:
         Mark(r.at, "resumed", "its stopping condition was changed")
         for r in results.of(RunResumed)
     ]
-    for kind, what in _ACTS.items():
-        marks += [Mark(r.at, what, describe_act(r)) for r in results.of(kind)]
+    for kind in _ACTS:
+        marks += [Mark(r.at, kind.word, describe_act(r)) for r in results.of(kind)]
     marks += [Mark(r.at, "ended", r.reason) for r in results.of(Closed)]
     marks = [m._replace(seconds=m.seconds - results.started) for m in marks]
     for start, end, how in downtimes(results):

@@ -54,7 +54,10 @@ WHOLE = (Decided, Stepped, Configured, Evaluated)
 OTHERS = [
     sample(cls)
     for name, cls in vars(events).items()
-    if not name.startswith("_") and hasattr(cls, "durable") and cls not in WHOLE
+    if not name.startswith("_")
+    and hasattr(cls, "durable")
+    and cls not in WHOLE
+    and not cls.__subclasses__()
 ]
 
 
