@@ -1,1 +1,9 @@
-"""Many simulations: sweeps over settings, comparisons of codecs and of runs."""
+"""Studies of a federation: each is a command of ``fedsim`` and a Python function.
+
+:mod:`fedstudies.frame` says what a study is, and makes all else of it.
+"""
+
+STUDIES = {
+    "coding": "fedstudies.coding:Coding",
+}
+"""Where the class of each study is, in the order of use."""

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fedrun import units
-from fedstudies.group import Group
 from fedstudies.statistics import student_t
-from fedstudies.trial import Trial
+from fedstudies.trial import Group, Trial
 from fedview.report import theme
 from fedview.report.downsample import Floats, downsample
 from fedview.report.ranges import axis_range, limits

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedstudies.api import compare_codecs as compare_codecs
     from fedstudies.api import compare_runs as compare_runs
     from fedstudies.api import run_sweep as run_sweep
-    from fedstudies.coding.study import coding as coding
+    from fedstudies.coding import coding as coding
     from fedstudies.influence.api import influence as influence
     from fedstudies.plan.api import plan as plan
     from fedstudies.predict.api import predict as predict
@@ -50,7 +50,7 @@ _MODULES = {
     "TrainingTask": "fedcore.workload",
     "WandB": "fedview.callbacks",
     "Workload": "fedcore.workload",
-    "coding": "fedstudies.coding.study",
+    "coding": "fedstudies.coding",
     "compare_codecs": "fedstudies.api",
     "compare_runs": "fedstudies.api",
     "influence": "fedstudies.influence.api",

@@ -16,7 +16,6 @@ STUDIES = {
     "plan": "plan",
     "predict": "predict",
     "scale": "scaling",
-    "coding": "coding",
 }
 
 
@@ -27,6 +26,8 @@ def main() -> None:
 
 
 for _command in (simulator.run, simulator.new, simulator.trace, simulator.data):
+    main.add_command(_command)
+for _command in import_module("fedstudies.commands").commands():
     main.add_command(_command)
 for _name, _module in STUDIES.items():
     main.add_command(getattr(import_module(f"fedstudies.cli.{_module}"), _name))

@@ -21,8 +21,8 @@ from fedstudies.codecs.numbers import as_json
 from fedstudies.codecs.page import codecs_page
 from fedstudies.codecs.pairs import pairs_of
 from fedstudies.codecs.table import codecs_table
-from fedstudies.frame import QUIET, Options, Progress, follow
-from fedstudies.terminal import screen, tell
+from fedstudies.old_frame import QUIET, Options, Progress, follow
+from fedstudies.tables import screen, tell
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 
 from fedrun import units
 from fedstudies.codecs.comparison import Comparison
-from fedstudies.terminal import Cells
+from fedstudies.tables import Cells
 
 CAPTION = (
     "An uplink has an error memory around it where it is a contraction, unless it is "

@@ -10,8 +10,7 @@ from fedrun.plain_files import write_text
 from fedstudies.compare.comparison import COSTS, Comparison, compare
 from fedstudies.compare.sides import read_sides
 from fedstudies.curves import curves_figure
-from fedstudies.group import cost_columns
-from fedstudies.terminal import Cells, screen, tell, with_interval
+from fedstudies.tables import Cells, cost_columns, screen, tell, with_interval
 from fedview.report.page import Section, note, page, plot, text
 
 _INTRO = """<h1>Comparison by {metric}</h1>

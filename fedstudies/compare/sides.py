@@ -7,9 +7,8 @@ from typing import Any
 
 from fedcore.errors import ConfigError
 from fedrun.run import differences
-from fedstudies.group import Group
 from fedstudies.sweep.files import INDEX, read_point
-from fedstudies.trial import read_trial
+from fedstudies.trial import Group, read_trial
 from fedview.results import Results
 
 _WHERE = ("server", "journal", "model", "seed")  # sections that may differ in a side

@@ -22,7 +22,6 @@ from fedsim.api import free_folder
 from fedsim.api import run as run_simulation
 from fedsim.population import Population
 from fedstudies.files import write_files
-from fedstudies.frame import QUIET, Options, Progress, follow
 from fedstudies.influence.allowed import (
     require_auditable,
     require_curved,
@@ -39,8 +38,10 @@ from fedstudies.influence.outcome import Audit
 from fedstudies.influence.page import influence_page
 from fedstudies.influence.repetition import Repetition
 from fedstudies.influence.schedule import read_schedule
+from fedstudies.old_frame import QUIET, Options, Progress, follow
 from fedstudies.processes import run_all
-from fedstudies.terminal import screen, split, tell
+from fedstudies.tables import screen, tell
+from fedstudies.typed import split
 
 
 @dataclass(frozen=True, kw_only=True)

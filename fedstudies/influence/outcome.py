@@ -12,7 +12,7 @@ from fedrun import units
 from fedrun.correlation import pearson, spearman
 from fedrun.evaluation import main_metric
 from fedstudies.influence.estimate import Settings
-from fedstudies.terminal import Cells
+from fedstudies.tables import Cells
 
 MOST_NAMES = 8  # in a sentence
 CHECKED = 3  # clients that are left out really, by default

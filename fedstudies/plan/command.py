@@ -15,7 +15,7 @@ from fedrun.cli.plain_json import to_json
 from fedrun.config import load_config
 from fedsim.api import free_folder
 from fedstudies.files import Files, write_files
-from fedstudies.frame import QUIET, Options, follow
+from fedstudies.old_frame import QUIET, Options, follow
 from fedstudies.plan.check import require_few_returns
 from fedstudies.plan.goal import check_budget, read_duration, read_target
 from fedstudies.plan.measure import Federation, PilotRuns
@@ -24,7 +24,8 @@ from fedstudies.plan.page import check_cells, frontier_cells, plan_page
 from fedstudies.plan.planner import CHECKED, Planner
 from fedstudies.plan.price_file import read_prices
 from fedstudies.runner import require_measured
-from fedstudies.terminal import screen, tell, whole_numbers
+from fedstudies.tables import screen, tell
+from fedstudies.typed import whole_numbers
 
 MOST_WORKERS = 16  # that are tried unless --workers says otherwise
 

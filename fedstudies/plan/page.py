@@ -8,7 +8,7 @@ from fedrun import units
 from fedstudies.intro import intro
 from fedstudies.plan.check import Check
 from fedstudies.plan.outcome import PlanOutcome, workers_in_words
-from fedstudies.terminal import Cells
+from fedstudies.tables import Cells
 from fedview.report import theme
 from fedview.report.page import Section, note, page, plot, text
 

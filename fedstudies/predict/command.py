@@ -16,11 +16,12 @@ from fedcore.typing import Seconds
 from fedrun.cli.plain_json import to_json
 from fedrun.phase_file import read_phases
 from fedstudies.files import Files, require_folder, write_files
-from fedstudies.frame import QUIET, Progress, follow
+from fedstudies.old_frame import QUIET, Progress, follow
 from fedstudies.predict.forecast import Forecast
 from fedstudies.predict.journal import journal_trace, trainers_of
 from fedstudies.predict.page import forecast_page
-from fedstudies.terminal import screen, tell, whole_numbers
+from fedstudies.tables import screen, tell
+from fedstudies.typed import whole_numbers
 from fedview.results import Results
 
 MOST_CLIENTS = 10_000

@@ -13,7 +13,7 @@ from fedcore.typing import JSON
 from fedrun import units
 from fedrun.cli.plain_json import finite
 from fedstudies.statistics import estimate
-from fedstudies.terminal import Cells
+from fedstudies.tables import Cells
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from fedrun.cli.plain_json import to_json
 from fedrun.config import FederationConfig, load_config
 from fedsim.api import free_folder
 from fedstudies.files import Files, write_files
-from fedstudies.frame import QUIET, Options, Progress, follow
+from fedstudies.old_frame import QUIET, Options, Progress, follow
 from fedstudies.scaling.exchange import exchange_of
 from fedstudies.scaling.given import link_of, read_device, workers_of
 from fedstudies.scaling.gradients import Limits, limits_at
@@ -35,7 +35,7 @@ from fedstudies.scaling.tables import (
     limit_cells,
     scaling_cells,
 )
-from fedstudies.terminal import screen, tell
+from fedstudies.tables import screen, tell
 from fedview.results import Results
 
 NO_DEVICE = (

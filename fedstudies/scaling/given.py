@@ -6,7 +6,7 @@ from fedcore.errors import ConfigError
 from fedcore.planning.paleo import Device, Link
 from fedrun.config import FederationConfig
 from fedrun.config.yaml_text import checked, mapping_of, text_of
-from fedstudies.terminal import whole_numbers
+from fedstudies.typed import whole_numbers
 
 _MOST = 999_999  # workers
 _MBIT = 125_000  # bytes

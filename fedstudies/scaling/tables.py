@@ -6,7 +6,7 @@ from fedcore.planning.paleo import SCHEMES
 from fedcore.planning.scaling import Scaling
 from fedrun import units
 from fedstudies.scaling.report import ScaleReport, interval
-from fedstudies.terminal import Cells
+from fedstudies.tables import Cells
 
 
 def layer_cells(report: ScaleReport) -> Cells:

@@ -13,13 +13,14 @@ from fedrun.app import app_of, load_app
 from fedrun.config import load_config
 from fedsim.api import free_folder
 from fedstudies.files import write_files
-from fedstudies.frame import Options, Progress, follow
+from fedstudies.old_frame import Options, Progress, follow
 from fedstudies.staleness.matrix import Matrix
 from fedstudies.staleness.page import staleness_page
 from fedstudies.staleness.problem import Goal, problem_of
 from fedstudies.staleness.slowdown import Row
 from fedstudies.staleness.study import OPTIMIZERS, Optimizer
-from fedstudies.terminal import screen, split, tell, whole_numbers
+from fedstudies.tables import screen, tell
+from fedstudies.typed import split, whole_numbers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fedcore.typing import JSON
 from fedstudies.staleness.slowdown import Row
 from fedstudies.statistics import ALPHA, ONE_SEED, estimate, paired
-from fedstudies.terminal import Cells
+from fedstudies.tables import Cells
 
 
 @dataclass

@@ -13,14 +13,14 @@ from fedrun import units
 from fedrun.app import app_of, load_app
 from fedrun.cli.stoppable import stoppable
 from fedrun.config import load_config
-from fedstudies.frame import QUIET, Options, Progress, follow
+from fedstudies.old_frame import QUIET, Options, Progress, follow
 from fedstudies.runner import Failure, require_measured
 from fedstudies.sweep.files import require_room, write_sweep
 from fedstudies.sweep.outcome import Outcome, outcome_of
 from fedstudies.sweep.points import points_of, read_axis, read_span
 from fedstudies.sweep.sweep import Cell, Sweep
 from fedstudies.sweep.table import sweep_table
-from fedstudies.terminal import screen, tell
+from fedstudies.tables import screen, tell
 from fedstudies.trial import Trial
 from fedview.results.columns import formats
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from fedcore.coordinator.settings import lower_is_better
 from fedrun import units
-from fedstudies.group import Group
 from fedstudies.statistics import (
     ALPHA,
     ONE_SEED,
@@ -19,8 +18,8 @@ from fedstudies.statistics import (
 )
 from fedstudies.sweep.points import Point, numbers
 from fedstudies.sweep.sweep import Sweep
-from fedstudies.terminal import with_interval
-from fedstudies.trial import Place, metric_of
+from fedstudies.tables import with_interval
+from fedstudies.trial import Group, Place, metric_of
 
 COSTS = ("versions", "updates", "nbytes", "seconds")
 

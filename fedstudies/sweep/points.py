@@ -14,7 +14,7 @@ import numpy as np
 
 from fedcore.errors import ConfigError
 from fedcore.rng import Key
-from fedstudies.terminal import split
+from fedstudies.typed import split
 
 SCALES = ("linear", "log", "int")
 _DIGITS = 4  # significant ones of a draw

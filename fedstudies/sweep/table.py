@@ -3,9 +3,8 @@
 from rich.console import RenderableType
 
 from fedrun import units
-from fedstudies.group import cost_columns
 from fedstudies.sweep.outcome import COSTS, Outcome
-from fedstudies.terminal import Cells, with_interval
+from fedstudies.tables import Cells, cost_columns, with_interval
 
 CAPTION = (
     "Means with 95 % intervals (Student t) over the seeds, the best first. Updates are "

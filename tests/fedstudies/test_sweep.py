@@ -20,7 +20,7 @@ import latecomer
 from fedrun.config import load_config
 from fedstudies import processes, runner
 from fedstudies.curves import band, curves_figure
-from fedstudies.group import Group
+from fedstudies.trial import Group
 from fedstudies.identity import identity
 from fedstudies.sweep.outcome import Outcome, Row
 from fedstudies.sweep.points import (

@@ -1,0 +1,105 @@
+"""The Python functions of the studies."""
+
+import re
+import textwrap
+from collections.abc import Callable
+from dataclasses import MISSING
+from inspect import Parameter, Signature, cleandoc
+from typing import Any, NamedTuple, ParamSpec, cast
+
+from fedstudies.frame import (
+    QUIET,
+    Found,
+    Setting,
+    Stopped,
+    Study,
+    follow,
+    settings_of,
+    write_findings,
+)
+
+Given = ParamSpec("Given")
+_WIDTH = 80  # of a docstring
+
+
+class Told(NamedTuple):
+    """The docstring of a study, in parts."""
+
+    text: str
+    """What it does, for both helps."""
+    rest: str
+    """What a function returns and raises."""
+
+
+def told(study: type[Study[Any]]) -> Told:
+    """Splits the docstring of a study before ``Returns:``."""
+    text, head, rest = cleandoc(study.__doc__ or "").partition("\nReturns:\n")
+    return Told(text.strip(), (head + rest).strip())
+
+
+def function_of(study: Callable[Given, Study[Found]]) -> Callable[Given, Found]:
+    """Makes the Python function of a study: its arguments are the fields.
+
+    Args:
+        study: its class.
+    """
+    kind = cast("type[Study[Any]]", study)
+    settings = settings_of(kind)
+
+    def function(*args: Given.args, **given: Given.kwargs) -> Found:
+        return carried_out(study(*args, **given))
+
+    function.__name__ = function.__qualname__ = kind.function or kind.name
+    function.__module__ = kind.__module__
+    function.__doc__ = _doc(kind, settings)
+    function.__annotations__ = {each.name: each.annotation for each in settings}
+    signature = Signature([_parameter(each) for each in settings])
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function
+
+
+def carried_out(study: Study[Found]) -> Found:
+    """Runs a study, writes its files where it has a folder, and returns what it found.
+
+    Raises:
+        KeyboardInterrupt: at Ctrl-C; the files hold what was known by then.
+    """
+    study = study.placed()
+    try:
+        found = follow(study.run(QUIET))
+    except Stopped as stop:
+        if stop.found is not None:
+            write_findings(study, stop.found, stop.found.findings())
+        raise
+    if study.out is not None:
+        write_findings(study, found, found.findings())
+    return found
+
+
+def _parameter(setting: Setting) -> Parameter:
+    is_keyword, default = setting.is_keyword, setting.default
+    return Parameter(
+        setting.name,
+        Parameter.KEYWORD_ONLY if is_keyword else Parameter.POSITIONAL_OR_KEYWORD,
+        default=Parameter.empty if default is MISSING else default,
+        annotation=setting.annotation,
+    )
+
+
+def _doc(study: type[Study[Any]], settings: Any) -> str:
+    """A docstring in Google's form, in which options are called as arguments are."""
+    names = {each.typed: f"``{each.name}``" for each in settings}
+    words = re.compile(r"(?<![\w-])(?:--[a-z][a-z-]*\w|[A-Z]{4,})(?![\w-])")
+
+    def named(text: str) -> str:
+        return words.sub(lambda word: names.get(word[0], word[0]), text)
+
+    def item(setting: Setting) -> str:
+        line = f"{setting.name}: {named(' '.join(setting.doc.split()))}"
+        return textwrap.fill(
+            line, _WIDTH, initial_indent="    ", subsequent_indent=" " * 8
+        )
+
+    text, rest = told(study)
+    args = "\n".join(["Args:", *map(item, settings)])
+    return "\n\n".join(filter(None, (named(text), args, rest)))
