@@ -4,6 +4,7 @@
 """
 
 STUDIES = {
+    "staleness": "fedstudies.staleness.study:Staleness",
     "coding": "fedstudies.coding:Coding",
 }
 """Where the class of each study is, in the order of use."""

@@ -11,7 +11,6 @@ STUDIES = {
     "codecs": "experiments",
     "sweep": "experiments",
     "compare": "experiments",
-    "staleness": "experiments",
     "influence": "influence",
     "plan": "plan",
     "predict": "predict",

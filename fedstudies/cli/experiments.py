@@ -7,11 +7,8 @@ import click
 
 from fedrun.cli.command import (
     PATH,
-    data_changes,
     example,
     in_sentences,
-    log_to_stderr,
-    verbose_option,
 )
 from fedsim.cli.options import (
     CONFIG,
@@ -149,70 +146,3 @@ def compare(
     from fedstudies.compare.command import compare_runs
 
     compare_runs(runs, metric, target, out)
-
-
-@click.command(
-    epilog=example(
-        "fedsim staleness federation.yaml --target 0.9 --seeds 3 --coherence",
-        "fedsim staleness federation.yaml --optimizer sgd:lr=0.1 \\",
-        "    --optimizer momentum:lr=0.01 --also deeper.py:workload",
-    )
-)
-@CONFIG
-@FEDERATION
-@click.option(
-    "--also",
-    multiple=True,
-    metavar="APP",
-    help="Another app to compare with, such as one with a deeper network. May be given "
-    "several times.",
-)
-@click.option(
-    "--optimizer",
-    "optimizers",
-    multiple=True,
-    metavar="NAME",
-    help="An optimizer to try, such as momentum:lr=0.01. May be given several times. "
-    "Without it: sgd, momentum, adam, rms_prop and adagrad.",
-)
-@click.option(
-    "--staleness",
-    default="0,4,8,16,32",
-    show_default=True,
-    help="The largest delays to try, in iterations.",
-)
-@METRIC
-@click.option(
-    "--target",
-    type=float,
-    help="Count iterations up to this value of the metric. Without it, up to "
-    "stop.target.",
-)
-@count_option("--workers", default=8, help="How many copies of the model there are.")
-@count_option("--batch", default=32, help="Samples that a worker draws for a step.")
-@count_option("--most", default=2000, help="Iterations at which a run is given up.")
-@count_option("--every", default=1, help="Evaluate after every so many iterations.")
-@count_option("--seeds", default=1, help="How often each cell is trained.")
-@click.option(
-    "--coherence",
-    is_flag=True,
-    help="Also draw the gradient coherence, for which a gradient of all samples is "
-    "computed in every iteration.",
-)
-@out_option("The folder for the page and numbers.")
-@verbose_option
-@in_sentences
-def staleness(
-    changes: tuple[str, ...], data: tuple[str, ...], verbose: bool, **options: Any
-) -> None:
-    """Show how late updates slow optimizers and models down.
-
-    CONFIG is the YAML file of the federation. Workers train its app on the samples of
-    all simulated clients, without a server: every update reaches every worker's copy
-    of the model after a random delay.
-    """
-    log_to_stderr(verbose)
-    from fedstudies.staleness.command import StalenessOptions, show_staleness
-
-    changes = (*changes, *data_changes(data))
-    show_staleness(StalenessOptions(changes=changes, verbose=verbose, **options))

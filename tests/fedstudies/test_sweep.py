@@ -20,7 +20,6 @@ import latecomer
 from fedrun.config import load_config
 from fedstudies import processes, runner
 from fedstudies.curves import band, curves_figure
-from fedstudies.trial import Group
 from fedstudies.identity import identity
 from fedstudies.sweep.outcome import Outcome, Row
 from fedstudies.sweep.points import (
@@ -33,7 +32,7 @@ from fedstudies.sweep.points import (
     short_names,
 )
 from fedstudies.sweep.table import sweep_table
-from fedstudies.trial import Place, Trial, read_trial
+from fedstudies.trial import Group, Place, Trial, read_trial
 from tests.fedsim.toys import APP, settings, toy, write
 from tests.integration.typed import Ended, desk, typed
 
