@@ -5,6 +5,7 @@
 
 STUDIES = {
     "staleness": "fedstudies.staleness.study:Staleness",
+    "scale": "fedstudies.scaling.study:Scale",
     "coding": "fedstudies.coding:Coding",
 }
 """Where the class of each study is, in the order of use."""

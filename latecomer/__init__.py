@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedstudies.influence.api import influence as influence
     from fedstudies.plan.api import plan as plan
     from fedstudies.predict.api import predict as predict
-    from fedstudies.scaling.api import scale as scale
+    from fedstudies.scaling.study import scale as scale
     from fedtorch import TorchWorkload as TorchWorkload
     from fedtorch.hugging_face import HuggingFaceWorkload as HuggingFaceWorkload
     from fedtorch.patch import patch as patch
@@ -61,7 +61,7 @@ _MODULES = {
     "replay": "fedview.what_if.api",
     "run": "fedsim.api",
     "run_sweep": "fedstudies.api",
-    "scale": "fedstudies.scaling.api",
+    "scale": "fedstudies.scaling.study",
 }
 """The module that defines each name."""
 

@@ -14,7 +14,6 @@ STUDIES = {
     "influence": "influence",
     "plan": "plan",
     "predict": "predict",
-    "scale": "scaling",
 }
 
 

@@ -14,9 +14,9 @@ from fedstudies.codecs.pairs import Pair
 from fedstudies.codecs.timing import (
     CodecTimes,
     PairTimes,
-    first_updates,
     pair_times,
 )
+from fedstudies.first_updates import first_updates
 from fedstudies.runner import Task, require_measured, simulate, simulate_all
 from fedstudies.trial import Trial
 

@@ -89,10 +89,12 @@ def test_numbers_of_workers_that_nobody_has_are_refused(
     text: str, tmp_path: Path
 ) -> None:
     from fedstudies.predict.command import counts_of
-    from fedstudies.scaling.given import workers_of
+    from fedstudies.typed import whole_numbers
 
     with pytest.raises(ConfigError, match="expected whole numbers from 1 to 999,999"):
-        workers_of(text)
+        whole_numbers(
+            "--workers", text, "whole numbers from 1 to 999,999", most=999_999
+        )
     if len(text) > 9:
         with pytest.raises(ConfigError, match="from 1 to 10,000"):
             counts_of(text)

@@ -31,10 +31,9 @@ from fedstudies.codecs.scatter import far_off
 from fedstudies.codecs.timing import (
     CodecTimes,
     PairTimes,
-    Sample,
     codec_times,
-    first_updates,
 )
+from fedstudies.first_updates import Sample, first_updates
 from fedstudies.runner import Task, simulate, simulate_in
 from fedstudies.trial import Place, Trial
 from tests.fedsim import toys
