@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedcore.errors import ConfigError
+from fedcore.text import brief
 
 
 def split(text: str) -> list[str]:
@@ -39,7 +40,7 @@ def whole_numbers(
         part.isdecimal() and len(part) <= digits and least <= int(part) <= most
         for part in parts
     ):
-        raise ConfigError(f"{option} {text}: expected {expected}")
+        raise ConfigError(f"{option} {brief(text)}: expected {expected}")
     return [int(part) for part in parts]
 
 

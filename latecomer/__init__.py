@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fedstudies.coding import coding as coding
     from fedstudies.influence.api import influence as influence
     from fedstudies.plan.api import plan as plan
-    from fedstudies.predict.api import predict as predict
+    from fedstudies.predict.study import predict as predict
     from fedstudies.scaling.study import scale as scale
     from fedtorch import TorchWorkload as TorchWorkload
     from fedtorch.hugging_face import HuggingFaceWorkload as HuggingFaceWorkload
@@ -57,7 +57,7 @@ _MODULES = {
     "leave_one_out": "fedview.what_if.api",
     "patch": "fedtorch.patch",
     "plan": "fedstudies.plan.api",
-    "predict": "fedstudies.predict.api",
+    "predict": "fedstudies.predict.study",
     "replay": "fedview.what_if.api",
     "run": "fedsim.api",
     "run_sweep": "fedstudies.api",

@@ -13,7 +13,6 @@ STUDIES = {
     "compare": "experiments",
     "influence": "influence",
     "plan": "plan",
-    "predict": "predict",
 }
 
 

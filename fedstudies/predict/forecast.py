@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,12 +14,32 @@ from fedcore.planning.trace import ORDER, Trace
 from fedcore.typing import JSON
 from fedrun import units
 from fedrun.cli.plain_json import finite
+from fedstudies.curves import COLOURS
+from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.statistics import estimate
 from fedstudies.tables import Cells
+from fedview.report import theme
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+_RATES = (
+    "Updates per second in the long run. The lines are the most that each resource and "
+    "the clients themselves allow; where they cross, more clients begin to wait."
+)
+_USE = (
+    "The share of its capacity that each resource serves, and the share of its time "
+    "that the mean client spends in phases of its own."
+)
+_LATE = (
+    "How many versions were made between the download of an update's model and the "
+    "verdict on it."
+)
+_TRACE = "What the traced client did, by the mean time of each phase."
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(Outcome):
     """The predictions, from the fewest clients to the most."""
 
     source: str
@@ -96,6 +118,31 @@ class Forecast:
             )
         return f"{said}; the {self.bottleneck} is full from {many} on"
 
+    def findings(self) -> Findings:
+        """Returns the rates, what limits them, and what they rest on."""
+        rates = ("updates per second by clients", partial(rates_figure, self))
+        use = ("utilisation by clients", partial(use_figure, self))
+        late = ("share of updates by staleness", partial(staleness_figure, self))
+        return Findings(
+            title=f"Throughput from {self.source}",
+            heading=self.heading,
+            verdict=self.verdict,
+            numbers=self.as_json(),
+            parts=[
+                Part(
+                    "Throughput",
+                    _RATES,
+                    self.cells(),
+                    figures=[rates],
+                    heading=self.heading,
+                ),
+                Part("Utilisation", _USE, figures=[use]),
+                Part("Staleness", _LATE, figures=[late]),
+                Part("Trace", _TRACE, on_page=self.phase_cells()),
+            ],
+            doubts=self.doubts,
+        )
+
     def cells(self) -> Cells:
         """A row for each number of clients."""
         head = [
@@ -173,3 +220,88 @@ def late_staleness(row: Prediction) -> int:
     """The staleness that 95 % of the updates do not exceed."""
     shares_T = np.cumsum(row.staleness_T) / max(1, row.staleness_T.sum())
     return int(np.searchsorted(shares_T, 0.95 - 1e-12))
+
+
+def rates_figure(forecast: Forecast) -> "Figure":
+    """Draws updates per second over clients, with the bounds."""
+    from plotly.graph_objects import Figure, Scatter
+
+    clients = [row.clients for row in forecast.rows]
+    figure = Figure(
+        Scatter(
+            x=clients,
+            y=[row.updates_per_second for row in forecast.rows],
+            name="predicted",
+            mode="lines+markers",
+            line={"color": theme.BLUE, "width": 2},
+            hovertemplate="%{x} clients: %{y:.3g} updates/s<extra></extra>",
+        )
+    )
+    ceiling = 1.6 * max(row.updates_per_second for row in forecast.rows)
+    names = ("clients", *RESOURCES)
+    for colour, name in zip(COLOURS[1:], names, strict=False):
+        bounds = [row.bounds[name] for row in forecast.rows]
+        if name != "clients" and not min(bounds) <= ceiling:
+            continue
+        figure.add_trace(
+            Scatter(
+                x=clients,
+                y=bounds,
+                name=f"most that the {name} allow{'' if name == 'clients' else 's'}",
+                mode="lines",
+                line={"color": colour, "width": 1.5, "dash": "dash"},
+                hovertemplate=f"{name}: at most %{{y:.3g}} updates/s<extra></extra>",
+            )
+        )
+    if forecast.saturation <= clients[-1] and not forecast.waits:
+        figure.add_vline(
+            x=forecast.saturation,
+            line={"color": theme.GREY, "dash": "dot"},
+            annotation_text=f"{forecast.bottleneck} full",
+        )
+    figure.update_xaxes(title_text="clients")
+    figure.update_yaxes(title_text="updates/s", range=[0, ceiling])
+    return theme.dress(figure, 380)
+
+
+def use_figure(forecast: Forecast) -> "Figure":
+    """Draws the utilisation of each resource over clients."""
+    from plotly.graph_objects import Figure, Scatter
+
+    figure = Figure()
+    for colour, name in zip(COLOURS, (*RESOURCES, "client"), strict=False):
+        figure.add_trace(
+            Scatter(
+                x=[row.clients for row in forecast.rows],
+                y=[100 * row.utilisation[name] for row in forecast.rows],
+                name=name,
+                mode="lines+markers",
+                line={"color": colour, "width": 2},
+                hovertemplate=f"{name}: %{{y:.0f}} %<extra></extra>",
+            )
+        )
+    figure.update_xaxes(title_text="clients")
+    figure.update_yaxes(title_text="% in use", range=[0, 105])
+    return theme.dress(figure, 340)
+
+
+def staleness_figure(forecast: Forecast) -> "Figure":
+    """Draws the share of the updates by staleness, in a colour for each W."""
+    from plotly.graph_objects import Bar, Figure
+
+    figure = Figure()
+    for colour, row in zip(COLOURS, forecast.rows[-len(COLOURS) :], strict=False):
+        counts_T = row.staleness_T
+        figure.add_trace(
+            Bar(
+                x=np.arange(len(counts_T)),
+                y=100 * counts_T / max(1, counts_T.sum()),
+                name=units.counted(row.clients, "client"),
+                marker={"color": colour, "line": {"width": 0}},
+                hovertemplate=f"{row.clients} clients: %{{y:.1f}} % are %{{x}} "
+                "versions late<extra></extra>",
+            )
+        )
+    figure.update_xaxes(title_text="staleness (versions)")
+    figure.update_yaxes(title_text="% of the updates", rangemode="tozero")
+    return theme.dress(figure, 340)
