@@ -5,6 +5,7 @@
 
 STUDIES = {
     "staleness": "fedstudies.staleness.study:Staleness",
+    "influence": "fedstudies.influence.study:Influence",
     "predict": "fedstudies.predict.study:Predict",
     "scale": "fedstudies.scaling.study:Scale",
     "coding": "fedstudies.coding:Coding",

@@ -108,7 +108,7 @@ class Coding(Study["Codes"]):
 
     examples: ClassVar = ("--workers 10", "--workers 50 --straggling 0.5 --json")
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Checks the ranges of all numbers."""
         check_workers(self.workers, 0)
         if self.workers > _MOST:
@@ -144,7 +144,7 @@ class Coding(Study["Codes"]):
         """How many ways to share out the work there are."""
         return 2 * self.workers + sum(1 for _ in self._copies())
 
-    def run(self, console: Console) -> Steps["Codes"]:
+    def perform(self, console: Console) -> Steps["Codes"]:
         """Computes all ways, one after the other, and then the shuffles."""
         codes = Codes(self)
         yield Phase("ways", self.steps)

@@ -166,7 +166,7 @@ def _option(setting: "Setting") -> Callable[[Any], Any]:
     is_missing = default is MISSING
     usual = None if is_missing or option.usual else default
     if isinstance(usual, tuple):
-        usual = ",".join(map(str, usual))
+        usual = ",".join(map(str, usual)) or None
     return click.option(
         *names,
         type=_type(setting),
@@ -228,7 +228,7 @@ def carry_out(study: "Study[Any]", *, as_json: bool) -> None:
         study = study.at(study.usual_folder())
     try:
         with stoppable():
-            found = follow(study.run(console), console)
+            found = follow(study.perform(console), console)
     except Stopped as stop:
         console.print(f"stopped: {stop.kept}" if stop.kept else "stopped",
                       soft_wrap=True, markup=False, highlight=False)  # fmt: skip

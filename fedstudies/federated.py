@@ -86,13 +86,18 @@ class Federated(Study[Found]):
     decorators: ClassVar = (FEDERATION,)
 
     def federation(
-        self, config: str | Path | None, more: Mapping[str, Any] | None = None
+        self,
+        config: str | Path | None,
+        more: Mapping[str, Any] | None = None,
+        *,
+        needs_app: bool = True,
     ) -> Federation:
         """Reads the config, and finds the app.
 
         Args:
             config: its path; None: all settings have their defaults.
             more: values by field that replace those of the config as well.
+            needs_app: whether an app must be named.
 
         Raises:
             ConfigError: a setting is wrong, or no app is named.
@@ -107,11 +112,13 @@ class Federated(Study[Found]):
             args = {**found.simulate.args, **self.data}
             simulate = found.simulate.model_copy(update={"args": args})
             found = found.model_copy(update={"simulate": simulate})
-        return Federation(found, *app_of(self.app, found, path))
+        where = app_of(self.app, found, path) if needs_app else ("", Path())
+        return Federation(found, *where)
 
-    def free_folder(self, config: str | Path | None) -> Path:
+    def free_folder(self, config: str | Path | None, *, needs_app: bool = True) -> Path:
         """Returns the next unused folder beside ``server.journal``."""
-        return free_folder(self.federation(config).config, self.name)
+        found = self.federation(config, needs_app=needs_app)
+        return free_folder(found.config, self.name)
 
 
 class Simulating(Federated[Found]):

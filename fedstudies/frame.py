@@ -1,6 +1,6 @@
 """What a study is, and what is made of it: a command, a function, a page and files.
 
-A study is a class of settings with a method ``run``; what that returns has a method
+A study is a class of settings with a method ``perform``; what that returns has a method
 ``findings``. A field is an option of the command, an argument of the Python function
 and a line of both helps, which is the docstring below it::
 
@@ -10,7 +10,7 @@ and a line of both helps, which is the docstring below it::
         throws: Count = 100
         \"\"\"How often it is thrown.\"\"\"
 
-        def run(self, console: Console) -> Steps["Throws"]:
+        def perform(self, console: Console) -> Steps["Throws"]:
             yield Phase("throws", self.throws)
             ...
 
@@ -107,7 +107,7 @@ class Findings(NamedTuple):
 
 
 class Outcome:
-    """What :meth:`Study.run` returns."""
+    """What :meth:`Study.perform` returns."""
 
     def findings(self) -> Findings:
         """Returns what the study says."""
@@ -370,9 +370,9 @@ class Study(Generic[Found_co]):
                 ) from error
         if self.out is not None and self.writes == "folder":
             require_folder(Path(self.out))
-        self.check()
+        self.validate()
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Checks the settings against each other.
 
         Raises:
@@ -383,7 +383,7 @@ class Study(Generic[Found_co]):
         """Returns the folder that a command writes to without ``--out``; None: none."""
         return None
 
-    def run(self, console: Console) -> Steps[Found_co]:
+    def perform(self, console: Console) -> Steps[Found_co]:
         """Yields the steps, and returns what was found.
 
         Args:
@@ -479,7 +479,7 @@ def write_findings(study: Study[Any], found: Outcome, said: Findings) -> list[st
 
     Args:
         study: with ``out``; without it, nothing is written.
-        found: what its ``run`` returned.
+        found: what its ``perform`` returned.
         said: what that says.
     """
     if study.out is None:

@@ -66,7 +66,7 @@ def carried_out(study: Study[Found]) -> Found:
     """
     study = study.placed()
     try:
-        found = follow(study.run(QUIET))
+        found = follow(study.perform(QUIET))
     except Stopped as stop:
         if stop.found is not None:
             write_findings(study, stop.found, stop.found.findings())

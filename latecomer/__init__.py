@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedstudies.api import compare_runs as compare_runs
     from fedstudies.api import run_sweep as run_sweep
     from fedstudies.coding import coding as coding
-    from fedstudies.influence.api import influence as influence
+    from fedstudies.influence.study import influence as influence
     from fedstudies.plan.api import plan as plan
     from fedstudies.predict.study import predict as predict
     from fedstudies.scaling.study import scale as scale
@@ -53,7 +53,7 @@ _MODULES = {
     "coding": "fedstudies.coding",
     "compare_codecs": "fedstudies.api",
     "compare_runs": "fedstudies.api",
-    "influence": "fedstudies.influence.api",
+    "influence": "fedstudies.influence.study",
     "leave_one_out": "fedview.what_if.api",
     "patch": "fedtorch.patch",
     "plan": "fedstudies.plan.api",

@@ -11,7 +11,6 @@ STUDIES = {
     "codecs": "experiments",
     "sweep": "experiments",
     "compare": "experiments",
-    "influence": "influence",
     "plan": "plan",
 }
 

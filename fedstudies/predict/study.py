@@ -90,7 +90,7 @@ class Predict(Study[Forecast]):
     )
     decorators: ClassVar = (methods_option,)
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Checks the rates, and that a cohort has enough clients."""
         rates = {
             "--server-up-mbit": self.server_up_mbit,
@@ -115,7 +115,7 @@ class Predict(Study[Forecast]):
             return None
         return Pace(BUFFER if self.buffer is None else self.buffer, self.synchronous)
 
-    def run(self, console: Console) -> Steps[Forecast]:
+    def perform(self, console: Console) -> Steps[Forecast]:
         """Predicts for each number of clients, and for one where a cohort allows it."""
         up, down = _bytes(self.server_up_mbit), _bytes(self.server_down_mbit)
         server = None if self.server_ms is None else self.server_ms / 1000

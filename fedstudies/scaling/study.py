@@ -100,7 +100,7 @@ class Scale(Federated[ScaleReport]):
         "federation.yaml --device phone.yaml --link up=10,down=50",
     )
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Checks that the device is either given or measured."""
         if self.device is not None and self.measure:
             raise ConfigError("give --device or --measure, not both")
@@ -109,7 +109,7 @@ class Scale(Federated[ScaleReport]):
         """Returns the next free folder beside ``server.journal``."""
         return self.free_folder(self.config)
 
-    def run(self, console: Console) -> Steps[ScaleReport]:
+    def perform(self, console: Console) -> Steps[ScaleReport]:
         """Counts the layers, and measures device, gradients and messages."""
         federation = self.federation(self.config)
         config, app, _ = federation

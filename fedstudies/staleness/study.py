@@ -87,7 +87,7 @@ class Staleness(Federated[Matrix]):
         """Returns the next free folder beside ``server.journal``."""
         return self.free_folder(self.config)
 
-    def run(self, console: Console) -> Steps[Matrix]:
+    def perform(self, console: Console) -> Steps[Matrix]:
         """Trains with all delays; after Ctrl-C, what was trained until then counts."""
         config, app, place = self.federation(self.config)
         goal = Goal(config, self.metric, self.target)
