@@ -4,6 +4,8 @@
 """
 
 STUDIES = {
+    "sweep": "fedstudies.sweep.study:Sweep",
+    "compare": "fedstudies.compare.study:Compare",
     "staleness": "fedstudies.staleness.study:Staleness",
     "influence": "fedstudies.influence.study:Influence",
     "predict": "fedstudies.predict.study:Predict",

@@ -58,6 +58,22 @@ def function_of(study: Callable[Given, Study[Found]]) -> Callable[Given, Found]:
     return function
 
 
+def documented(
+    study: type[Study[Any]],
+) -> Callable[[Callable[Given, Found]], Callable[Given, Found]]:
+    """Gives a function that is written by hand the docstring of a study.
+
+    Args:
+        study: its class.
+    """
+
+    def give(function: Callable[Given, Found]) -> Callable[Given, Found]:
+        function.__doc__ = _doc(study, settings_of(study))
+        return function
+
+    return give
+
+
 def carried_out(study: Study[Found]) -> Found:
     """Runs a study, writes its files where it has a folder, and returns what it found.
 

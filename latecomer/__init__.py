@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from fedcore.workload import Workload as Workload
     from fedsim.api import run as run
     from fedstudies.api import compare_codecs as compare_codecs
-    from fedstudies.api import compare_runs as compare_runs
-    from fedstudies.api import run_sweep as run_sweep
     from fedstudies.coding import coding as coding
+    from fedstudies.compare.study import compare_runs as compare_runs
     from fedstudies.influence.study import influence as influence
     from fedstudies.plan.api import plan as plan
     from fedstudies.predict.study import predict as predict
     from fedstudies.scaling.study import scale as scale
+    from fedstudies.sweep.study import run_sweep as run_sweep
     from fedtorch import TorchWorkload as TorchWorkload
     from fedtorch.hugging_face import HuggingFaceWorkload as HuggingFaceWorkload
     from fedtorch.patch import patch as patch
@@ -52,7 +52,7 @@ _MODULES = {
     "Workload": "fedcore.workload",
     "coding": "fedstudies.coding",
     "compare_codecs": "fedstudies.api",
-    "compare_runs": "fedstudies.api",
+    "compare_runs": "fedstudies.compare.study",
     "influence": "fedstudies.influence.study",
     "leave_one_out": "fedview.what_if.api",
     "patch": "fedtorch.patch",
@@ -60,7 +60,7 @@ _MODULES = {
     "predict": "fedstudies.predict.study",
     "replay": "fedview.what_if.api",
     "run": "fedsim.api",
-    "run_sweep": "fedstudies.api",
+    "run_sweep": "fedstudies.sweep.study",
     "scale": "fedstudies.scaling.study",
 }
 """The module that defines each name."""

@@ -9,8 +9,6 @@ from fedsim.cli import simulator
 # The studies stand above the simulator; here are their names, in the order of use.
 STUDIES = {
     "codecs": "experiments",
-    "sweep": "experiments",
-    "compare": "experiments",
     "plan": "plan",
 }
 

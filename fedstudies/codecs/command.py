@@ -109,7 +109,7 @@ def _measure(
 
     def simulated() -> Generator[Progress]:
         done = 0
-        results = found.simulate(out.parent, options.jobs, verbose=options.verbose)
+        results = found.simulate(out.parent, options.jobs)
         with closing(results):
             for number, _ in results:
                 row, line = found.row(number), ""

@@ -63,15 +63,12 @@ class Measurements:
             self.times.append(pair_times(pair, sample, known))
             yield pair
 
-    def simulate(
-        self, folder: Path, jobs: int, *, verbose: bool = False
-    ) -> Generator[tuple[int, Trial]]:
+    def simulate(self, folder: Path, jobs: int) -> Generator[tuple[int, Trial]]:
         """Simulates each pair with each seed; yields the pair's number each time.
 
         Args:
             folder: the folder that holds the runs until their results were read.
             jobs: how many processes simulate.
-            verbose: whether they log details.
         """
 
         def tasks(scratch: Path) -> Iterator[Task[tuple[int, int]]]:
@@ -80,7 +77,7 @@ class Measurements:
                     key, settings = (number, seed), self._settings(pair, seed)
                     yield Task(key, self.app, self.place, settings, scratch)
 
-        results = simulate_all(simulate, tasks, folder, jobs, verbose=verbose)
+        results = simulate_all(simulate, tasks, folder, jobs)
         with closing(results):
             for task, trial in results:
                 self.trials[task.key] = trial

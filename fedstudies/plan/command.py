@@ -105,7 +105,7 @@ def compute_plan(
         most = options.workers or min(config.simulate.clients, MOST_WORKERS)
         if most < 2:
             raise ConfigError(f"--workers {most}: expected at least 2")
-        federation = Federation(config, app, place, out, options.jobs, options.verbose)
+        federation = Federation(config, app, place, out, options.jobs)
         usual = getattr(config.algorithm.client, "steps", None)
         runs = PilotRuns(
             federation=federation,

@@ -1,6 +1,6 @@
 """All runs of a sweep, which may be stopped at any point and continued later."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcore.errors import ConfigError
-from fedrun.config import load_config
-from fedstudies.cache import Cache
-from fedstudies.identity import identity, program, sources
+from fedrun.config import FederationConfig
+from fedstudies.cache import Cache, identity, program, sources
 from fedstudies.runner import Failure, Task, attempt, simulate_all
 from fedstudies.sweep.points import Point, short_names
 from fedstudies.trial import Trial
@@ -29,8 +28,8 @@ class Cell(NamedTuple):
 class Sweep:
     """The points of one federation, and the results of their runs so far."""
 
-    config: Path
-    changes: tuple[str, ...]
+    load: Callable[[Mapping[str, Any]], FederationConfig]
+    """Makes the config of a point from its values by field."""
     app: str
     place: Path
     """The folder where the app is looked for."""
@@ -61,6 +60,14 @@ class Sweep:
         """How many runs the sweep has."""
         return (len(self.points) - len(self.refused)) * len(self.seeds)
 
+    @property
+    def failed(self) -> dict[str, Failure]:
+        """The failures by the names of their runs."""
+        return {
+            f"{self.name(number)}, seed {seed}": failure
+            for (number, seed), failure in sorted(self.failures.items())
+        }
+
     def name(self, number: int) -> str:
         """The short name of a point."""
         return self.points[number].name(self.fields) or "as configured"
@@ -75,7 +82,7 @@ class Sweep:
         code, ours = sources(self.app, self.place), program()
         for number, point in enumerate(self.points):
             try:
-                config = load_config(self.config, (*self.changes, *point.changes))
+                config = self.load(point.changes)
             except ConfigError as error:
                 first = first or error
                 self.refused[number] = str(error)
@@ -101,7 +108,7 @@ class Sweep:
         return left
 
     def simulate(
-        self, cells: list[Cell], jobs: int, *, verbose: bool = False
+        self, cells: list[Cell], jobs: int
     ) -> Generator[tuple[list[Cell], Trial | Failure]]:
         """Simulates these runs, and keeps each result at once.
 
@@ -110,7 +117,6 @@ class Sweep:
         Args:
             cells: cells of this sweep.
             jobs: how many processes simulate.
-            verbose: whether they log details.
         """
         same: dict[str, list[Cell]] = {}
         for cell in cells:
@@ -122,7 +128,7 @@ class Sweep:
                 settings = cell.settings
                 yield Task(key, self.app, self.place, settings, scratch, kept)
 
-        results = simulate_all(attempt, tasks, self.folder, jobs, verbose=verbose)
+        results = simulate_all(attempt, tasks, self.folder, jobs)
         with closing(results):
             for task, found in results:
                 if isinstance(found, Trial):

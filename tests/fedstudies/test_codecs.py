@@ -40,7 +40,7 @@ from tests.fedsim import toys
 from tests.fedsim.toys import APP, settings, toy, write
 from tests.integration.typed import desk, typed
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 ONE = ("--uplink", "top_k:ratio=0.2", "--downlink", "uniform:bits=4")
 NOT_TIMED = CodecTimes(0.0, 0.0)
 SHORT = ("--versions", "4", "--jobs", "1")

@@ -47,7 +47,7 @@ from fedstudies.cache import Cache
 from fedstudies.codecs.pairs import candidate
 from fedstudies.plan.pilots import Pilots
 from fedstudies.plan.price_file import EXAMPLES, read_prices
-from fedstudies.sweep.files import INDEX, read_point
+from fedstudies.cache import INDEX, read_point
 from fedview.results import FRAMES, Results
 from tests.fedrun.journal.runs import written
 from tests.fedview.report.story import short_story
