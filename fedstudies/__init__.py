@@ -4,6 +4,7 @@
 """
 
 STUDIES = {
+    "codecs": "fedstudies.codecs.study:Codecs",
     "sweep": "fedstudies.sweep.study:Sweep",
     "compare": "fedstudies.compare.study:Compare",
     "staleness": "fedstudies.staleness.study:Staleness",

@@ -237,7 +237,8 @@ def carry_out(study: "Study[Any]", *, as_json: bool) -> None:
             here = [] if was_given or study.out is None else ["-o", str(study.out)]
             words = _words(study.name, [*stop.again, *here])
             click.echo(f"to continue: {shlex.join(words)}", err=True)
-        if found is None:
+        if isinstance(found, str):
+            console.print(f"nothing to tell: {found}")
             return
     except KeyboardInterrupt:
         console.print("stopped")

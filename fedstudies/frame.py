@@ -156,14 +156,14 @@ class Stopped(KeyboardInterrupt):
     """Ctrl-C has ended a study.
 
     Args:
-        found: what is known by then; None: nothing that could be shown.
-        kept: what is kept, or why nothing is shown, in words.
+        found: what is known by then, or why there is nothing to tell.
+        kept: what is kept, in words.
         again: words to add to the command for it to continue; None: it would begin
             again.
     """
 
     def __init__(
-        self, found: Outcome | None, kept: str = "", again: Sequence[str] | None = None
+        self, found: Outcome | str, kept: str = "", again: Sequence[str] | None = None
     ) -> None:
         super().__init__(kept)
         self.found, self.kept, self.again = found, kept, again

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, ParamSpec, cast
 from fedstudies.frame import (
     QUIET,
     Found,
+    Outcome,
     Setting,
     Stopped,
     Study,
@@ -84,7 +85,7 @@ def carried_out(study: Study[Found]) -> Found:
     try:
         found = follow(study.perform(QUIET))
     except Stopped as stop:
-        if stop.found is not None:
+        if isinstance(stop.found, Outcome):
             write_findings(study, stop.found, stop.found.findings())
         raise
     if study.out is not None:

@@ -1,5 +1,6 @@
 """What studies print: numbers with intervals, bars and tables."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -102,7 +103,8 @@ class Cells(NamedTuple):
     rows: Sequence[Sequence[str]]
     align: str
     """A letter for each column: a space for left, ``r`` for right, ``n`` for right and
-    on one line."""
+    on one line, ``b`` for left and broken after a colon or a comma where the terminal
+    is too narrow."""
 
     def on_screen(
         self, *, title: str = "", caption: str = "", highlighted: int | None = None
@@ -119,10 +121,21 @@ class Cells(NamedTuple):
         """
         return _OnScreen(self, title, caption, highlighted)
 
+    def broken(self) -> "Cells":
+        """Returns the table with broken texts where that is allowed."""
+        rows = [
+            [
+                re.sub("(?<=[:,])(?=.)", "\n", cell) if mark == "b" else cell
+                for cell, mark in zip(row, self.align, strict=True)
+            ]
+            for row in self.rows
+        ]
+        return self._replace(rows=rows)
+
     def on_page(self) -> str:
         """The table as HTML, escaped."""
         rows = [[page.text(cell) for cell in row] for row in self.rows]
-        align = self.align.replace("n", "r")
+        align = self.align.replace("n", "r").replace("b", " ")
         return page.table([page.text(name) for name in self.head], rows, align)
 
 
@@ -143,6 +156,12 @@ class _OnScreen(NamedTuple):
     ) -> Iterator[Table]:
         """Yields the parts of the table."""
         room = options.max_width - _EDGE
+        if sum(self._least(n) + _GAP for n in range(len(self.cells.head))) > room:
+            yield from self._replace(cells=self.cells.broken())._in_parts(room)
+        else:
+            yield from self._in_parts(room)
+
+    def _in_parts(self, room: int) -> Iterator[Table]:
         parts = self._parts(room)
         for number, part in enumerate(parts):
             title = self.title if number == 0 else ""
@@ -193,7 +212,7 @@ class _OnScreen(NamedTuple):
         for place, width in zip(part, self._widths(part, room), strict=True):
             table.add_column(
                 Text(self.cells.head[place]),
-                justify="left" if self.cells.align[place] == " " else "right",
+                justify="left" if self.cells.align[place] in " b" else "right",
                 overflow="fold",
                 width=width,
             )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fedcore.workload import TrainingTask as TrainingTask
     from fedcore.workload import Workload as Workload
     from fedsim.api import run as run
-    from fedstudies.api import compare_codecs as compare_codecs
+    from fedstudies.codecs.study import compare_codecs as compare_codecs
     from fedstudies.coding import coding as coding
     from fedstudies.compare.study import compare_runs as compare_runs
     from fedstudies.influence.study import influence as influence
@@ -51,7 +51,7 @@ _MODULES = {
     "WandB": "fedview.callbacks",
     "Workload": "fedcore.workload",
     "coding": "fedstudies.coding",
-    "compare_codecs": "fedstudies.api",
+    "compare_codecs": "fedstudies.codecs.study",
     "compare_runs": "fedstudies.compare.study",
     "influence": "fedstudies.influence.study",
     "leave_one_out": "fedview.what_if.api",

@@ -8,7 +8,6 @@ from fedsim.cli import simulator
 
 # The studies stand above the simulator; here are their names, in the order of use.
 STUDIES = {
-    "codecs": "experiments",
     "plan": "plan",
 }
 

@@ -44,7 +44,7 @@ from fedstudies.influence.schedule import read_schedule
 from fedstudies.processes import run_all
 from fedstudies.typed import split
 
-_WHOLE = "the audit needs the whole run, so nothing is written"
+_WHOLE = "the audit needs the whole run"
 
 
 def _names(option: str, typed: str) -> Sequence[str]:
@@ -123,7 +123,7 @@ class Influence(Simulating[Audit]):
                 "measured"
             )
         recorded = self.folder / "run" if self.run is None else Path(self.run)
-        with stopping(lambda: Stopped(None, _WHOLE)):
+        with stopping(lambda: Stopped(_WHOLE)):
             if self.run is None:
                 clients = units.counted(config.simulate.clients, "client")
                 config = self._auditable(config, given)
@@ -132,7 +132,7 @@ class Influence(Simulating[Audit]):
                     config, given, folder=recorded, progress=console.is_terminal
                 )
         again = ["--run", str(recorded)] if self.run is None else []
-        with stopping(lambda: Stopped(None, _WHOLE, again)):
+        with stopping(lambda: Stopped(_WHOLE, again=again)):
             return (yield from self._audit(found._replace(config=config), recorded))
 
     def _audit(self, found: Federation, recorded: Path) -> Steps[Audit]:

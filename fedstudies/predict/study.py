@@ -130,7 +130,7 @@ class Predict(Study[Forecast]):
         is_cohort = self.pace is not None and self.pace.is_synchronous
         workers = sorted({*self.workers} if is_cohort else {1, *self.workers})
         yield Phase("predictions", len(workers))
-        with stopping(lambda: Stopped(forecast() if rows else None)):
+        with stopping(lambda: Stopped(forecast() if rows else "nothing was predicted")):
             for clients in workers:
                 pace = self.pace or Pace(clients, is_synchronous=True)
                 key = Key.root(self.seed).fold_in("throughput")

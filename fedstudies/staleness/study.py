@@ -134,7 +134,7 @@ def _stopped(matrix: Matrix) -> Stopped:
     matrix.drop_unfinished()
     if matrix.rows:
         return Stopped(matrix)
-    return Stopped(None, "no optimizer was tried without staleness")
+    return Stopped("no optimizer was tried without staleness")
 
 
 def optimizer_of(text: str) -> tuple[str, Optimizer]:

@@ -159,7 +159,8 @@ class Sweep(Simulating[SweepOutcome]):
             f"{done} of {asked:,} done and kept; the same command goes on with the "
             f"other {undone:,}"
         )
-        return Stopped(outcome_of(sweep, self.metric), kept, again=())
+        found = outcome_of(sweep, self.metric)
+        return Stopped(found or "no run was done", kept, again=())
 
 
 run_sweep = function_of(Sweep)
