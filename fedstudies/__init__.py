@@ -9,6 +9,7 @@ STUDIES = {
     "compare": "fedstudies.compare.study:Compare",
     "staleness": "fedstudies.staleness.study:Staleness",
     "influence": "fedstudies.influence.study:Influence",
+    "plan": "fedstudies.plan.study:Plan",
     "predict": "fedstudies.predict.study:Predict",
     "scale": "fedstudies.scaling.study:Scale",
     "coding": "fedstudies.coding:Coding",

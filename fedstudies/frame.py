@@ -97,7 +97,8 @@ class Findings(NamedTuple):
     doubts: Sequence[str] = ()
     """What should be known before the result is used."""
     sentences: Sequence[str] = ()
-    """What else was found, in lines."""
+    """What else was found, without full stops: lines below the verdict, and notes in
+    the last part of the page; without a verdict, whole sentences at its top."""
     yaml: str | None = None
     """Lines of a config that the user may copy."""
     is_warning: bool = False
@@ -519,7 +520,11 @@ def page_of(said: Findings) -> str:
         top = _PLAIN.format(title=text(said.title), sentences=paragraphs)
     if said.yaml:
         top += copyable(said.yaml)
-    return page(said.title, top, [_section(part) for part in said.parts])
+    parts = [*said.parts]
+    if verdict and said.sentences:
+        more = [f"{line}." for line in said.sentences]
+        parts[-1] = parts[-1]._replace(notes=[*parts[-1].notes, *more])
+    return page(said.title, top, [_section(part) for part in parts])
 
 
 def _section(part: Part) -> Section:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedstudies.coding import coding as coding
     from fedstudies.compare.study import compare_runs as compare_runs
     from fedstudies.influence.study import influence as influence
-    from fedstudies.plan.api import plan as plan
+    from fedstudies.plan.study import plan as plan
     from fedstudies.predict.study import predict as predict
     from fedstudies.scaling.study import scale as scale
     from fedstudies.sweep.study import run_sweep as run_sweep
@@ -56,7 +56,7 @@ _MODULES = {
     "influence": "fedstudies.influence.study",
     "leave_one_out": "fedview.what_if.api",
     "patch": "fedtorch.patch",
-    "plan": "fedstudies.plan.api",
+    "plan": "fedstudies.plan.study",
     "predict": "fedstudies.predict.study",
     "replay": "fedview.what_if.api",
     "run": "fedsim.api",

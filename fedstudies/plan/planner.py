@@ -18,7 +18,7 @@ from fedcore.planning.volatile_workers import (
     with_preemptible,
 )
 from fedrun import units
-from fedstudies.old_frame import Progress
+from fedstudies.frame import Progress
 from fedstudies.plan.check import Check
 from fedstudies.plan.goal import Target
 from fedstudies.plan.measure import Federation, PilotRuns, ways_of
