@@ -18,10 +18,11 @@ SEED ?= 0
 KILLS ?= 300
 MUTANTS ?=
 FLWR ?= 1.24.0
+PICTURES ?=
 EXTRAS := torch,frames,huggingface,lightning,flower,flower-datasets,tensorboard,mlflow,wandb,web,telemetry,laws
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-heavy test-protobuf7 test-oldest test-flower check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants golden proto configuration docs chart containers clean
+.PHONY: help demo test test-extras test-heavy test-protobuf7 test-oldest test-flower check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants golden proto configuration pictures docs chart containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -122,6 +123,9 @@ proto: $(VENV)/.stamp  ## generate the stubs anew
 configuration: $(VENV)/.stamp  ## docs/configuration.md and docs/api.md anew
 	$(PY) -m docs.generate
 	$(PY) -m docs.reference
+
+pictures: $(VENV)/.stamp  ## the pictures of the pages (PICTURES=--screens for those of a run, with Chromium)
+	$(PY) -m docs.pictures $(PICTURES)
 
 docs:  ## the documentation, into docs/_build/html
 	$(PYTHON) -m venv .venv-docs

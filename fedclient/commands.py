@@ -72,7 +72,7 @@ def working(
     with contextlib.ExitStack() as closing, contextlib.ExitStack() as silo:
         if code is not None:
             workload = with_workers(workload, app, device, code, silo)
-        model = _advised(workload.flat())
+        model = _advise(workload.flat())
         store = ClientStore(state)
         member = Membership(
             address,
@@ -164,7 +164,7 @@ def write_model(app: str, out: Path, seed: int, source: Path | None = None) -> s
         seed: of the run.
         source: a file that has the values; None: they are drawn.
     """
-    model = _advised(_made_here(app))
+    model = _advise(_make_here(app))
     flat_D = initial_model(model, seed) if source is None else warm_start(model, source)
     save_model(out, model.spec, flat_D, rest=model.rest(), seed=str(seed))
     return f"{out}: {model.spec.dim} values in {len(model.spec.tensors)} tensors"
@@ -182,7 +182,7 @@ def fit_model(app: str, out: Path, source: Path) -> JSON:
         What differs (``misfit``; empty: nothing), and what was done to its values
         (``changes``).
     """
-    model = _made_here(app)
+    model = _make_here(app)
     try:
         loaded = load_model_for(model.spec, source, model.rest(), "the app's model")
     except SpecMismatchError as error:
@@ -192,12 +192,12 @@ def fit_model(app: str, out: Path, source: Path) -> JSON:
     return {"misfit": "", "changes": list(loaded.changes)}
 
 
-def _made_here(app: str) -> FlatModel:
+def _make_here(app: str) -> FlatModel:
     """An app's model on the CPU, which is here whatever clients compute on."""
     return load_app(app).on("cpu").flat()
 
 
-def _advised(model: FlatModel) -> FlatModel:
+def _advise(model: FlatModel) -> FlatModel:
     if model.advice:
         _log.warning("%s", model.advice)
     return model

@@ -14,7 +14,7 @@ from fedcore.clients import ClientAlgorithmConfig, joined, parted
 from fedcore.errors import StoppedError
 from fedcore.evaluation import checked
 from fedcore.model import EvaluatesVersion, FlatModel, Metrics, Writer
-from fedcore.participant import ParticipantState, Trained, assigned, start_of
+from fedcore.participant import ParticipantState, Trained, assign, start_of
 from fedcore.protocol import ModelName, Plan
 from fedcore.rng import Key, Words, word, words
 from fedcore.text import printable
@@ -224,7 +224,7 @@ class Trainer:
         assert state.held is not None
         assert state.public_D is not None
         key = task_key(seed, client.name, state.seq + 1)
-        given, version = assigned(self._algorithm, state), state.held.version
+        given, version = assign(self._algorithm, state), state.held.version
         uplink, model = self._algorithm.config.uplink, self.model
         if goes_on is not None:
             model = cast(FlatModel, _Stoppable(model, goes_on))

@@ -114,14 +114,14 @@ def compressed(
     node.save(context)  # what was received stays, whatever the app does
     if kind == "evaluate":
         node.give(message, offer.arrays, node.model())
-        reply = _called(call_next, message, context)
+        reply = _call(call_next, message, context)
         if not reply.has_error():
             _add(reply.content, answer_fields(offer.cid, node.pull()))
         return reply
-    return _trained(node, offer, message, context, call_next)
+    return _train(node, offer, message, context, call_next)
 
 
-def _trained(
+def _train(
     node: "_Node",
     offer: Offer,
     message: Message,
@@ -144,7 +144,7 @@ def _trained(
     )
     node.give(message, offer.arrays, start_D)
     seed_all(node.key().fold_in("model"))  # as our own clients do
-    reply = _called(call_next, message, context)
+    reply = _call(call_next, message, context)
     if reply.has_error():
         return reply
     sends = node.finish(start_D, reply.content)
@@ -162,7 +162,7 @@ def _trained(
     return reply
 
 
-def _called(
+def _call(
     call_next: Callable[[Message, Context], Message], message: Message, context: Context
 ) -> Message:
     """Returns the app's reply.

@@ -68,7 +68,7 @@ def make_model(config: FederationConfig, folder: Path) -> None:
 
 
 @contextmanager
-def fitted_model(config: FederationConfig, folder: Path) -> Iterator[Path]:
+def fit_model(config: FederationConfig, folder: Path) -> Iterator[Path]:
     """Yields the file that a new run begins with, which is there in the block.
 
     That is the config's ``model``, which is made if it is missing. If it is there, it
@@ -120,7 +120,7 @@ def compare_model(config: FederationConfig, folder: Path, out: Path) -> None:
     Raises:
         WorkloadError: the file is of another model; the message says how it differs.
     """
-    said = _compared(config, folder, out)
+    said = _compare(config, folder, out)
     if isinstance(said, str):
         if said:
             _log.warning("%s is not compared with the app: %s", config.model, said)
@@ -139,7 +139,7 @@ def compare_model(config: FederationConfig, folder: Path, out: Path) -> None:
         _log.warning("%s: %s", config.model, "; ".join(said["changes"]))
 
 
-def _compared(config: FederationConfig, folder: Path, out: Path) -> JSON | str:
+def _compare(config: FederationConfig, folder: Path, out: Path) -> JSON | str:
     """What a child process that has the app says; or why it says nothing."""
     if config.app is None:
         return ""
@@ -208,7 +208,7 @@ async def keep_evaluating(
     while True:
         is_last = over.is_set()
         starts()
-        status, said = await _ended(command, folder)
+        status, said = await _run_to_end(command, folder)
         if status == 0:
             return
         why = "; ".join(_errors(said)) or said.strip() or f"its status is {status}"
@@ -220,7 +220,7 @@ async def keep_evaluating(
             await asyncio.wait_for(over.wait(), _RESTART_SECONDS)
 
 
-async def _ended(command: Sequence[str], folder: Path) -> tuple[int, str]:
+async def _run_to_end(command: Sequence[str], folder: Path) -> tuple[int, str]:
     """Runs a command to its end; returns its status and the end of its errors.
 
     If this is cancelled, the process is ended: politely, and then with SIGKILL. If it

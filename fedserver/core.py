@@ -334,14 +334,14 @@ class Core:
             lazy_too: even where no answer rests on them.
             is_whole: no event has changed the state by half.
         """
-        actions = self._written(lazy_too=lazy_too, is_whole=is_whole)
+        actions = self._write_all(lazy_too=lazy_too, is_whole=is_whole)
         answers, self._answers = self._answers, []
         if actions:
             self._on_loop(self._release, actions)
         for answered, answer in answers:
             self._on_loop(answered, answer)
 
-    def _written(self, *, lazy_too: bool, is_whole: bool) -> list[Action]:
+    def _write_all(self, *, lazy_too: bool, is_whole: bool) -> list[Action]:
         """Tries until the disk takes the records; until then no event is handled.
 
         Raises:
@@ -386,7 +386,7 @@ class Core:
                 self._answers.append((call.answered, call.ask(self._run.coordinator)))
         except Exception as error:  # noqa: BLE001 -- it ends one call
             _log.exception("a question cannot be answered")
-            self._on_loop(call.failed, _explained(error))
+            self._on_loop(call.failed, _explain(error))
 
     # ----------------------------------------------------------------- recovery
 
@@ -409,7 +409,7 @@ class Core:
             decided = []
             self._start_again(call)
         if not decided:
-            self._on_loop(call.failed, _explained(error))
+            self._on_loop(call.failed, _explain(error))
 
     def _start_again(self, call: _Call, error: Exception | None = None) -> None:
         """Restores the coordinator from the journal, with all earlier events.
@@ -427,7 +427,7 @@ class Core:
             failed(explained)
             self._restarted()
 
-        self._on_loop(tell, _explained(error or Exception()))
+        self._on_loop(tell, _explain(error or Exception()))
         self._group.take(self._run.coordinator.begin(call.event.at))
 
     def _show(self, records: list[Row]) -> None:
@@ -460,7 +460,7 @@ def _ids_of(event: Event) -> dict[str, Any]:
     return {key: value for key, value in ids.items() if value is not None}
 
 
-def _explained(error: Exception) -> HandlingError:
+def _explain(error: Exception) -> HandlingError:
     explained = HandlingError(f"the server cannot handle this: {_brief(error)}")
     explained.__cause__ = error
     return explained

@@ -144,7 +144,7 @@ class Server:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
         self.port = bind(self._grpc, self.run.config.server)
         self.web = self._web_port()
-        self._grpc.add_generic_rpc_handlers((raw_handlers(self._metered()),))
+        self._grpc.add_generic_rpc_handlers((raw_handlers(self._wrap_service()),))
         if self.operator_socket is not None:
             self._grpc.add_insecure_port(self.operator_socket)
         self._core.start()
@@ -356,7 +356,7 @@ class Server:
 
     # -------------------------------------------------------------- byte counts
 
-    def _metered(self) -> Metered:
+    def _wrap_service(self) -> Metered:
         """Wraps the service to count its bytes, from an earlier process's counts on."""
         self._counts = TrafficFile(self.run.journal.folder)
         traffic = self.progress.traffic = self._counts.load()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedcore import kernels
 from fedcore.coordinator.events import Evaluated, Failed, Stepped
-from fedcore.coordinator.settings import unreported
+from fedcore.coordinator.settings import find_unreported
 from fedcore.memory import keep
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
@@ -19,7 +19,7 @@ from fedrun.json_lines import note_ids
 from fedrun.run import Run, open_run, require_run
 from fedrun.tracing import make_tracer
 from fedserver.calls.connections import allow_many
-from fedserver.children import fitted_model, keep_evaluating
+from fedserver.children import fit_model, keep_evaluating
 from fedserver.server import EVALUATOR_STARTS, Server
 from fedserver.view.json_log import JsonLog, logging_aside
 from fedserver.view.live import LiveView
@@ -61,7 +61,7 @@ def serve(
     if config.server.web is not None:
         require_packages()
     tracer = make_tracer("fedserver", config.server.telemetry)
-    with fitted_model(config, folder) as model:
+    with fit_model(config, folder) as model:
         allow_many()
         run = open_run(config, time.time(), amend=amend, model=model)
     if run.coordinator.state.closed:
@@ -150,7 +150,7 @@ def evaluation_warnings(
         if not progress.is_evaluator(record.cid):
             return
         if isinstance(record, Evaluated):
-            for sentence in unreported(target, record.values):
+            for sentence in find_unreported(target, record.values):
                 _log.warning("%s", sentence)
             target.clear()
         elif record.error not in errors and len(errors) < _MOST_ERRORS:

@@ -72,7 +72,7 @@ def run(
     read = _read(config)
     if workload is None:
         workload = load_app(*app_of(None, read, path), fresh=True)
-    read = _placed(read, None if folder is None else Path(folder), data or {})
+    read = _place(read, None if folder is None else Path(folder), data or {})
     console = Console(stderr=True)
     is_shown = console.is_jupyter if progress is None else progress
     with ExitStack() as stack:
@@ -101,7 +101,7 @@ def _read(
     return parse_config(name_files(config, Path.cwd()))
 
 
-def _placed(
+def _place(
     config: FederationConfig, folder: Path | None, data: Mapping[str, str]
 ) -> FederationConfig:
     """The config with the folder of the run and the items for ``train_data``."""

@@ -13,7 +13,7 @@ from fedcore.coordinator.events import (
     Evaluated,
     Failed,
 )
-from fedcore.coordinator.settings import unreported
+from fedcore.coordinator.settings import find_unreported
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.model import FlatModel, Metrics
 from fedcore.participant import Participant, ParticipantState
@@ -77,7 +77,7 @@ class SimulatedEvaluator:
             ClientPulled(at=world.clock.now, pull=pull, fresh_epoch=world.fresh_epoch())
         )
 
-    def replied(self, cid: str, reply: Reply) -> None:
+    def receive_reply(self, cid: str, reply: Reply) -> None:
         """Evaluates the model after all other events of this moment."""
         self._world.clock.after(0.0, lambda: self._receive(reply))
 
@@ -154,7 +154,7 @@ class SimulatedEvaluator:
                 _log.warning("%s: %s is %s", NAME, name, value)
         target = coordinator.rounds.stop.target
         if not self._needed:
-            for sentence in unreported(target, values):
+            for sentence in find_unreported(target, values):
                 _log.warning("%s", sentence)
         elif missing := [name for name in sorted(target) if name not in values]:
             raise ConfigError(
@@ -162,10 +162,10 @@ class SimulatedEvaluator:
                 f"{', '.join(sorted(values))}"
             )
 
-    def acknowledged(self, cid: str, ack: Ack) -> None:
+    def receive_ack(self, cid: str, ack: Ack) -> None:
         """Does nothing, since it sends no updates."""
 
-    def declined(self, cid: str, rest: Seconds) -> None:
+    def receive_refusal(self, cid: str, rest: Seconds) -> None:
         """Does nothing, since it asks for no training."""
 
 

@@ -166,7 +166,7 @@ class Lines:
         if tenths <= self._tenths and now - self._printed < LINES_EVERY:
             return
         self._tenths, self._printed = tenths, now
-        line = _joined(goal.words, measured, self._rest.words(goal))
+        line = _join(goal.words, measured, self._rest.words(goal))
         self._console.print(line, soft_wrap=True, markup=False, highlight=False)
 
     def close(self) -> None:
@@ -195,11 +195,11 @@ class Cell:
     def _html(self, left: str) -> str:
         goal, measured = self._latest
         value = f' value="{goal.share:.4f}"' if self._is_known else ""
-        words = escape(_joined(goal.words, measured, left))
+        words = escape(_join(goal.words, measured, left))
         return f"<div><progress{value}></progress> {words}</div>"
 
 
-def _joined(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return "  ".join(part for part in parts if part)
 
 

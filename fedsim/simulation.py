@@ -18,7 +18,7 @@ from fedrun.config import FederationConfig, SimulateConfig
 from fedrun.files import warm_start
 from fedrun.journal import WITHOUT_UPDATES, exists
 from fedrun.run import Run, forget_failed, start_run
-from fedsim.engines.arrivals import recorded_clients, recorded_start
+from fedsim.engines.arrivals import read_clients, read_start
 from fedsim.engines.choice import (
     Engine,
     ExactEngine,
@@ -27,7 +27,7 @@ from fedsim.engines.choice import (
     exact_clients,
     fewest_clients,
 )
-from fedsim.engines.stacked import stacked_clients, stacked_model
+from fedsim.engines.stacked import make_stacked_clients, make_stacked_model
 from fedsim.evaluator import (
     EvaluateModel,
     SimulatedEvaluator,
@@ -92,14 +92,14 @@ def _simulate(
     *,
     resume: bool,
 ) -> Results:
-    needed = _needed_metrics(config.stop, workload)
+    needed = _require_metrics(config.stop, workload)
     devices = _devices(config)
     with user_code("the model"):
         model = workload.flat()
     _warn_of_unused(config, devices.clients)
     if model.advice:
         _log.warning("%s", model.advice)
-    stacked = stacked_model(config, workload, model, devices.population)
+    stacked = make_stacked_model(config, workload, model, devices.population)
     run, saved = _open_run(config, model, stacked, devices.began, resume=resume)
     world = World(run, _as_one(run, watching))
     with world.interrupts:
@@ -145,10 +145,10 @@ def _devices(config: FederationConfig) -> _Devices:
         clients = [population.client(who) for who in range(population.count)]
         began, fewest = 0.0, fewest_clients(config.algorithm)
     else:
-        clients = recorded_clients(config.simulate, arrivals)
+        clients = read_clients(config.simulate, arrivals)
         population = Population(SimulateConfig(clients=len(clients)), config.seed)
         # One client may have delivered twice to fill its rounds.
-        began, fewest = recorded_start(arrivals), config.algorithm.min_clients
+        began, fewest = read_start(arrivals), config.algorithm.min_clients
     spare = len(clients) - fewest
     if spare < 0:
         raise ConfigError(
@@ -213,7 +213,7 @@ def _engine(
 ) -> Engine:
     population = devices.population
     if stacked is not None:
-        together = stacked_clients(world, population, workload, stacked, evaluate)
+        together = make_stacked_clients(world, population, workload, stacked, evaluate)
         return StackedEngine(world, population, together, saved)
     clients = exact_clients(
         world, population, devices.clients, workload, model, evaluate
@@ -278,7 +278,7 @@ def _version_0(config: FederationConfig, model: FlatModel) -> Vector:
     return warm_start(model, config.model)
 
 
-def _needed_metrics(stop: StopConfig, workload: Workload) -> Collection[str]:
+def _require_metrics(stop: StopConfig, workload: Workload) -> Collection[str]:
     """The metrics without which the simulation would never end.
 
     Raises:

@@ -88,7 +88,7 @@ def reopen(config: FederationConfig, spec: ParamSpec, engine: str) -> tuple[Run,
         raise ConfigError(f"{folder}: there is no run to go on with")
     journal = Journal.open(folder)
     try:
-        return _reopened(journal, config, spec, engine)
+        return _reopen(journal, config, spec, engine)
     except BaseException:
         journal.close()
         raise
@@ -123,7 +123,7 @@ def _newest(journal: Journal) -> tuple[int, JSON, Mapping[str, Any]] | None:
     return None
 
 
-def _reopened(
+def _reopen(
     journal: Journal, config: FederationConfig, spec: ParamSpec, engine: str
 ) -> tuple[Run, Saved]:
     folder, told = journal.folder, journal.configurations()[-1][1]

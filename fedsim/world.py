@@ -52,13 +52,13 @@ _log = logging.getLogger("fedsim")
 class Actor(Protocol):
     """A client or an evaluator that talks to the server."""
 
-    def replied(self, cid: str, reply: Reply) -> None:
+    def receive_reply(self, cid: str, reply: Reply) -> None:
         """The server answered a pull."""
 
-    def acknowledged(self, cid: str, ack: Ack) -> None:
+    def receive_ack(self, cid: str, ack: Ack) -> None:
         """The server answered a push."""
 
-    def declined(self, cid: str, rest: Seconds) -> None:
+    def receive_refusal(self, cid: str, rest: Seconds) -> None:
         """The server refused a task before it was computed."""
 
 
@@ -227,9 +227,9 @@ class World:
                     pass
                 case SendReply():
                     self.download(action.cid, action.reply.patch)
-                    self.actors[action.cid].replied(action.cid, action.reply)
+                    self.actors[action.cid].receive_reply(action.cid, action.reply)
                 case SendAck():
-                    self.actors[action.cid].acknowledged(action.cid, action.ack)
+                    self.actors[action.cid].receive_ack(action.cid, action.ack)
                 case SetTimer():
                     self._set_timer(action)
                 case StartTask():
@@ -238,7 +238,9 @@ class World:
                 case Finish():
                     self.ended = action.reason
                 case Refuse() if action.reason:
-                    self.actors[action.cid].declined(action.cid, action.retry_after)
+                    self.actors[action.cid].receive_refusal(
+                        action.cid, action.retry_after
+                    )
                 case Refuse(answer=Answer.RETRY):
                     pass  # it is lost, and asks again when it is back
                 case Refuse():

@@ -37,7 +37,7 @@ IRREGULAR = frozenset({
     "said", "seen", "sent", "shown", "spent", "taken", "taught", "thought",
     "thrown", "told", "understood", "won", "worn", "written",
 })  # fmt: skip
-VERBS = frozenset({"feed", "need", "shed", "speed"})
+VERBS = frozenset({"exceed", "feed", "need", "proceed", "shed", "speed", "succeed"})
 PICTURE = re.compile(r"!\[[^\]]*\]\(|^\.\. (?:image|figure)::|<img |```mermaid", re.M)
 
 

@@ -25,7 +25,7 @@ from fedrun.config import FederationConfig, parse_config
 from fedsim.api import run
 from fedsim.traces import ClientTrace, write_trace
 from fedsim.traces.format import Segment
-from fedsim.traces.journal import recorded_clients
+from fedsim.traces.journal import read_clients
 from fedsim.traces.write import DIGITS
 from fedview.results import Results
 
@@ -73,13 +73,13 @@ class Predictor:
         """With all that the journal knows of the clients."""
         _, ended = began_and_ended(self._measured)
         until = ended - self._measured.started
-        clients = recorded_clients(self._measured, until).clients
+        clients = read_clients(self._measured, until).clients
         return self._traced("replayed", clients, until, seed)
 
     def stretches(self, pilot: Seconds) -> Stretches:
         """What a pilot tells of how long clients are there and away."""
         until = self._until(pilot)
-        clients = recorded_clients(self._measured, until).clients
+        clients = read_clients(self._measured, until).clients
         return stretches(clients, until, self._lost)
 
     def _until(self, pilot: Seconds) -> Seconds:
@@ -89,7 +89,7 @@ class Predictor:
     def calibrated(self, seed: int, pilot: Seconds) -> Results:
         """With what it knew so many seconds after the first task."""
         until = self._until(pilot)
-        pilot_part = recorded_clients(self._measured, until)
+        pilot_part = read_clients(self._measured, until)
         if not pilot_part.finished:
             raise ConfigError(
                 f"no client has finished a task in the first {pilot:.3g} s; give a "

@@ -15,7 +15,8 @@ from benchmarks.speed.report import RATIO, Report, Row
 from fedcore import payloads
 from fedcore.compressors import ErrorFeedback, TopK
 from fedcore.coordinator import Coordinator
-from fedcore.coordinator.events import ClientEnrolled, Opened, UpdatePushed, open_update
+from fedcore.coordinator.events import ClientEnrolled, Opened, UpdatePushed
+from fedcore.coordinator.rounds import open_update
 from fedcore.params import ParamSpec, content_digest
 from fedcore.payloads import Payload, Term
 from fedcore.payloads.rotated import blocks

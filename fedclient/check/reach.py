@@ -46,12 +46,12 @@ def resolve(address: Address) -> str:
     """
     proxy = address.proxy
     if proxy is None:
-        return f"{address.host} is {_resolved(address.host, address.port)}"
-    found = _resolved(proxy.host, proxy.port)
+        return f"{address.host} is {_resolve(address.host, address.port)}"
+    found = _resolve(proxy.host, proxy.port)
     return f"the proxy {proxy} is {found}, and looks up {address.host}"
 
 
-def _resolved(host: str, port: int) -> str:
+def _resolve(host: str, port: int) -> str:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -69,7 +69,7 @@ def connect(address: Address) -> Seconds:
         UnavailableError: nobody listens there, or nobody answers.
     """
     began = time.monotonic()
-    with _connected(address):
+    with _connect(address):
         return time.monotonic() - began
 
 
@@ -85,7 +85,7 @@ def certificate(address: Address) -> Certificate:
         context.load_cert_chain(address.certificate, address.key, password="")
     context.set_alpn_protocols(["h2"])
     with (
-        _connected(address) as plain,
+        _connect(address) as plain,
         _explaining(address, context),
         context.wrap_socket(plain, server_hostname=address.host) as secure,
     ):
@@ -111,7 +111,7 @@ def speak(address: Address) -> None:
         RefusedError: it speaks another one.
         UnavailableError: it says nothing.
     """
-    with _connected(address) as plain:
+    with _connect(address) as plain:
         said = b""
         try:
             plain.sendall(_PREFACE)
@@ -136,7 +136,7 @@ def speak(address: Address) -> None:
 
 
 @contextlib.contextmanager
-def _connected(address: Address) -> Iterator[socket.socket]:
+def _connect(address: Address) -> Iterator[socket.socket]:
     """Connects the way that gRPC does: through the proxy, where there is one."""
     proxy = address.proxy
     whom = str(address) if proxy is None else f"the proxy {proxy}"
@@ -151,7 +151,7 @@ def _connected(address: Address) -> Iterator[socket.socket]:
                 where = first.host, first.port
                 plain = socket.create_connection(where, timeout=PATIENCE)
             closing.enter_context(plain)
-            answer = "" if proxy is None else _tunnelled(plain, proxy, address)
+            answer = "" if proxy is None else _tunnel(plain, proxy, address)
         except ConnectionRefusedError as error:
             place = f"at {address}" if proxy is None else f"where {whom} should be"
             raise UnavailableError(f"nothing listens {place}") from error
@@ -168,7 +168,7 @@ def _connected(address: Address) -> Iterator[socket.socket]:
         yield plain
 
 
-def _tunnelled(plain: socket.socket, proxy: Proxy, address: Address) -> str:
+def _tunnel(plain: socket.socket, proxy: Proxy, address: Address) -> str:
     """Has a proxy open a tunnel; returns its answer if it does not, else nothing."""
     plain.sendall(proxy.request(str(address)))
     said = b""
@@ -209,7 +209,7 @@ def _distrust(
     if error.verify_code == _NOT_YET:
         return f"the certificate of {address} is not valid yet; is this clock right?"
     if error.verify_code in _OTHER_NAMES:
-        names = ", ".join(_named_anyway(address, context)) or "no name"
+        names = ", ".join(_read_names_anyway(address, context)) or "no name"
         return (
             f"the certificate of {address} is valid for {names}, and not for "
             f"{address.host}"
@@ -221,12 +221,12 @@ def _distrust(
     )
 
 
-def _named_anyway(address: Address, context: ssl.SSLContext) -> tuple[str, ...]:
+def _read_names_anyway(address: Address, context: ssl.SSLContext) -> tuple[str, ...]:
     """Returns the names in a certificate that is valid for other ones."""
     context.check_hostname = False
     with (
         contextlib.suppress(OSError),
-        _connected(address) as plain,
+        _connect(address) as plain,
         context.wrap_socket(plain, server_hostname=address.host) as secure,
     ):
         return _names(secure.getpeercert() or {})

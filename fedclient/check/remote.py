@@ -70,7 +70,7 @@ def round_trip(address: Address) -> Seconds:
     return min(times)
 
 
-def asked(connection: Connection, request: pb.CheckRequest) -> pb.CheckReply:
+def ask(connection: Connection, request: pb.CheckRequest) -> pb.CheckReply:
     """Asks whether a client would be enrolled.
 
     Raises:
@@ -91,7 +91,7 @@ def asked(connection: Connection, request: pb.CheckRequest) -> pb.CheckReply:
         raise
 
 
-def uploaded(connection: Connection, push: Push) -> Upload:
+def upload(connection: Connection, push: Push) -> Upload:
     """Sends an update that does not count.
 
     Raises:

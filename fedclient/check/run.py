@@ -188,7 +188,7 @@ def _ask(
     reply: pb.CheckReply | None = None
     hint = "upgrade the server; fedclient join may work with it as it is"
     with found.explaining("protocol", hint):
-        reply = remote.asked(connection, pb.CheckRequest(enrol=request, package=own))
+        reply = remote.ask(connection, pb.CheckRequest(enrol=request, package=own))
     if reply is None:
         found.skip("the server cannot be asked", *_SERVED[1:])
         return None
@@ -231,7 +231,7 @@ def _upload(
 ) -> None:
     hint = "look at the server's log"
     with found.explaining("upload", hint):
-        sent = remote.uploaded(connection, taken.push)
+        sent = remote.upload(connection, taken.push)
         rate, is_least = sent.rate(round_trip)
         least = "at least " if is_least else ""
         text = (

@@ -71,7 +71,9 @@ def answer(
     return Answer(job.step, loss, sum_D)
 
 
-def decoded(code: GradientCode, answers: Mapping[int, Answer]) -> tuple[float, Vector]:
+def decode_answer(
+    code: GradientCode, answers: Mapping[int, Answer]
+) -> tuple[float, Vector]:
     """Returns the mean loss over the batch and its gradient.
 
     Args:

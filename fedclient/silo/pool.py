@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from fedclient.silo.answer import Answer, Job, decoded
+from fedclient.silo.answer import Answer, Job, decode_answer
 from fedclient.silo.process import MOST_STARTS, WorkerProcess
 from fedclient.silo.worker import Blueprint, Ready
 from fedcore.coding import GradientCode
@@ -119,7 +119,7 @@ class SiloWorkers:
             finally:
                 self._job = None
             answers = dict(self._answers)
-        return decoded(self._code, answers)
+        return decode_answer(self._code, answers)
 
     def _wait_for_answers(self) -> None:
         """Waits until the answers can be decoded; warns ever more rarely meanwhile."""

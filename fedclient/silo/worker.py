@@ -51,7 +51,7 @@ def main(handle: int) -> None:
     jobs = queue.SimpleQueue[Job]()
     threading.Thread(target=_listen, args=(connection, jobs), daemon=True).start()
     try:
-        compute = _prepared(blueprint, connection)
+        compute = _prepare(blueprint, connection)
     except BaseException as error:  # noqa: BLE001 -- it is told to the client
         connection.send(Failure.of(error))
         return
@@ -72,7 +72,7 @@ def _listen(connection: Connection, jobs: "queue.SimpleQueue[Job]") -> None:
             os._exit(0)
 
 
-def _prepared(
+def _prepare(
     blueprint: Blueprint, connection: Connection
 ) -> Callable[[Job], Answer | Failure]:
     """Reads the data, tells what was read, and returns what computes a step."""
@@ -85,7 +85,9 @@ def _prepared(
     with user_code("train_data"):
         data = workload.train_data(blueprint.client)
         shards = code.parts(worker)
-        samples = held(workload.samples(data, "train_data"), shards, code.workers)
+        samples = hold_shards(
+            workload.samples(data, "train_data"), shards, code.workers
+        )
         del data
         ready = Ready(digests(samples, code.workers, shards))
     connection.send(ready)
@@ -100,7 +102,7 @@ def _prepared(
     return compute
 
 
-def held(samples: Samples, shards: tuple[int, ...], count: int) -> Samples:
+def hold_shards(samples: Samples, shards: tuple[int, ...], count: int) -> Samples:
     """Returns samples of which only some shards are kept in memory.
 
     A data set that is read sample by sample is left as it is.

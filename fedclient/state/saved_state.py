@@ -128,7 +128,7 @@ def state_of(
         push = facts["pending"]
         push["payload"] = vectors["payload"]
         push["base"] = ModelName(*push["base"])
-        push["settled"] = _settled(push["settled"])
+        push["settled"] = _read_settled(push["settled"])
         push["oldest"] = ModelName(*push["oldest"]) if push["oldest"] else None
         push["counts"] = counts_array(push["counts"])
         push["measured"] = read_measured(push.get("measured"))
@@ -147,12 +147,12 @@ def state_of(
         public_D=_vector(vectors.get("public")),
         memory_D=_vector(vectors.get("memory")),
         seq=facts["seq"],
-        settled=_settled(facts["settled"]),
+        settled=_read_settled(facts["settled"]),
         pending=pending,
         history=tuple(
             Sent(seq, blob, bool(in_model)) for seq, in_model, blob in history
         ),
-        abandoned=tuple(map(_abandoned, facts["abandoned"])),
+        abandoned=tuple(map(_read_abandoned, facts["abandoned"])),
         oldest=ModelName(*facts["oldest"]) if facts["oldest"] else None,
         kept=load_tree(None, facts["kept"], arrays),
         keeper=facts.get("keeper", ""),
@@ -166,12 +166,12 @@ def state_of(
     )
 
 
-def _abandoned(saved: list[Any] | str) -> Abandoned:
+def _read_abandoned(saved: list[Any] | str) -> Abandoned:
     """Reads an epoch with its proof; an older program wrote no proof."""
     return Abandoned(saved) if isinstance(saved, str) else Abandoned(*saved)
 
 
-def _settled(saved: list[Any]) -> Settled:
+def _read_settled(saved: list[Any]) -> Settled:
     seq, verdict, *proof = saved
     return Settled(seq, None if verdict is None else Verdict(verdict), *proof)
 

@@ -223,7 +223,7 @@ class ClientStore:
         try:
             yield
         except (*ERRORS, OSError) as error:
-            raise self._explained(error) from error
+            raise self._explain(error) from error
 
     def close(self) -> None:
         """Releases the folder."""
@@ -327,15 +327,15 @@ class ClientStore:
         row = self._db.execute(query, (key,)).fetchone()
         if row is not None and row[0] != _checksum(key, content, more):
             raise StateError(
-                f"{self._file} is damaged: {_called(key)} is not what was written; "
+                f"{self._file} is damaged: {_word_for(key)} is not what was written; "
                 "join again with another --state, or without this one"
             )
 
     def _require_bytes(self, key: str, content: Any) -> None:
         if not isinstance(content, bytes | memoryview):
-            raise StateError(f"{self._file} is damaged: {_called(key)} is no bytes")
+            raise StateError(f"{self._file} is damaged: {_word_for(key)} is no bytes")
 
-    def _explained(self, error: Exception) -> StateError:
+    def _explain(self, error: Exception) -> StateError:
         text = getattr(error, "strerror", None) or message(error)
         if "malformed" in text or "not a database" in text:
             return StateError(f"{self._file} is damaged: {text}")
@@ -348,7 +348,7 @@ def _checksum(key: str, content: Bytes, more: str) -> int:
     return zlib.crc32(content, zlib.crc32(f"{key}\0{more}\0".encode()))
 
 
-def _called(key: str) -> str:
+def _word_for(key: str) -> str:
     """Returns what messages call a part of the state."""
     table, _, name = key.partition("/")
     names = {

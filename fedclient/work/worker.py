@@ -181,7 +181,9 @@ class Worker:
     def _pull(self, *, work: bool = True) -> bool:
         uses_device = self._member.algorithm.config.uses_device
         self._device = this_device() if uses_device else None
-        answer = self._member.pull(self._device, self._announced() if work else None)
+        answer = self._member.pull(
+            self._device, self._describe_plan() if work else None
+        )
         if isinstance(answer, Refusal):
             self._heed(answer)
             return False
@@ -214,7 +216,7 @@ class Worker:
             case _:
                 self._member.wait_for_room(refusal.retry_after)
 
-    def _announced(self) -> Plan | None:
+    def _describe_plan(self) -> Plan | None:
         """What the update filter is to know before it lets this client train."""
         if not self._member.algorithm.config.update_filter.rest:
             return None

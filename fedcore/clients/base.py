@@ -6,7 +6,7 @@ takes the steps, in NumPy, in torch or in a compiled loop. All of it is plain ar
 along the last axis, so the same lines train one client ``(D,)`` or a stack ``(N, D)``.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import EllipsisType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
@@ -159,33 +159,8 @@ def met(algorithm: ClientAlgorithm, public_D: Array, trained: Trained) -> Traine
     return trained._replace(delta_D=delta_D, state=state)
 
 
-class ClientAlgorithmConfig(Method):
-    """Settings of a client algorithm."""
-
-    role: ClassVar[str] = "client algorithm"
-    shared: ClassVar[frozenset[str]] = frozenset({"kind", "overrides"})
-    """Fields that are the same for all clients: what is sent depends on them, or the
-    server's half."""
-    either: ClassVar[tuple[frozenset[str], ...]] = ()
-    """Groups of fields of which one is given: an override of one replaces the group."""
-
-    overrides: tuple[Override, ...] = ()
-    """Settings of some clients, by their names; the first entry that names a client
-    counts for it. All that is not said there is as for the others."""
-    may_choose: tuple[str, ...] = ()
-    """Settings such as ``batch`` that a client may choose itself (``fedclient join
-    --choose batch=8``); a client with a setting of its own in ``overrides`` as well."""
-
-    @model_validator(mode="after")
-    def _leaves_fields_alone(self) -> Self:
-        free = type(self).model_fields.keys() - self.shared - {"may_choose"}
-        for name in self.may_choose:
-            if name not in free:
-                raise ValueError(
-                    f"may_choose: {name!r} cannot be left to clients; expected some of "
-                    f"{', '.join(sorted(free))}"
-                )
-        return self
+class Steps(ABC):
+    """The contract of a task's size: how many steps it has, and what they take."""
 
     @abstractmethod
     def step_count(self, samples: int, work: float = 1.0) -> int:
@@ -204,19 +179,6 @@ class ClientAlgorithmConfig(Method):
     def fixed_steps(self) -> int | None:
         """The number of steps of a whole task; None: it depends on the samples."""
         return None
-
-    @property
-    def mixes_tasks(self) -> bool:
-        """Whether an update holds steps of earlier tasks, as with a kept velocity."""
-        return False
-
-    @property
-    def counts_updates(self) -> bool:
-        """Whether what a client keeps must be told of updates that are gone for good.
-
-        Such a method has ``take_back``.
-        """
-        return bool(self.companions)
 
     def sized(self, wanted: int | None) -> Self:
         """Returns the settings for a task that uses so many samples.
@@ -258,23 +220,13 @@ class ClientAlgorithmConfig(Method):
         """
         return steps
 
-    @property
-    def companions(self) -> tuple[str, ...]:
-        """Names of the vectors that travel beside the model, each of its shape.
 
-        They follow the model in the flat vector: the server publishes them with it, an
-        update holds what is to be subtracted from them, and codecs, error memories,
-        journal and catching up treat them as tensors of the model.
-        """
-        return ()
+class KeptState:
+    """The contract of the state that a client keeps from one task to the next.
 
-    def frozen_parts(self, model: ParamSpec) -> tuple[slice, ...]:
-        """Returns the parts of the model that the steps leave as they are.
-
-        Raises:
-            ConfigError: the settings name tensors that the model does not have.
-        """
-        return ()
+    The verdict on an update settles it: an update that is gone for good is taken back
+    where ``counts_updates``.
+    """
 
     @property
     def overlaps(self) -> bool:
@@ -285,9 +237,22 @@ class ClientAlgorithmConfig(Method):
         return False
 
     @property
+    def mixes_tasks(self) -> bool:
+        """Whether an update holds steps of earlier tasks, as with a kept velocity."""
+        return False
+
+    @property
+    def counts_updates(self) -> bool:
+        """Whether what a client keeps must be told of updates that are gone for good.
+
+        Such a method has ``take_back``.
+        """
+        return False
+
+    @property
     def uses_place(self) -> bool:
         """Whether :meth:`placed` returns anything but what the client kept."""
-        return type(self).placed is not ClientAlgorithmConfig.placed
+        return type(self).placed is not KeptState.placed
 
     def placed(self, kept: State, place: Place) -> State:
         """Returns the state for ``run``, where it depends on which client trains.
@@ -313,13 +278,6 @@ class ClientAlgorithmConfig(Method):
         """
         return kept
 
-    def check(self, model: ParamSpec) -> None:
-        """Checks that such a model can be trained.
-
-        Raises:
-            ConfigError: it cannot; the message says why.
-        """
-
     def personal(self, kept: State) -> Vector | None:
         """Returns the client's personal model (D,), which it evaluates as well.
 
@@ -330,6 +288,20 @@ class ClientAlgorithmConfig(Method):
             None where the method has no personal models, or the client none so far.
         """
         return None
+
+
+class ServerHalf:
+    """The contract of vectors that the server publishes beside the model."""
+
+    @property
+    def companions(self) -> tuple[str, ...]:
+        """Names of the vectors that travel beside the model, each of its shape.
+
+        They follow the model in the flat vector: the server publishes them with it, an
+        update holds what is to be subtracted from them, and codecs, error memories,
+        journal and catching up treat them as tensors of the model.
+        """
+        return ()
 
     def publish(
         self, beside_D: Vector, mean_D: Vector, share: float, before: float
@@ -347,6 +319,55 @@ class ClientAlgorithmConfig(Method):
                 of those that have joined now.
         """
         return beside_D - mean_D
+
+
+class ClientAlgorithmConfig(Steps, KeptState, ServerHalf, Method):
+    """Settings of a client algorithm, which fulfil its three contracts."""
+
+    role: ClassVar[str] = "client algorithm"
+    shared: ClassVar[frozenset[str]] = frozenset({"kind", "overrides"})
+    """Fields that are the same for all clients: what is sent depends on them, or the
+    server's half."""
+    either: ClassVar[tuple[frozenset[str], ...]] = ()
+    """Groups of fields of which one is given: an override of one replaces the group."""
+
+    overrides: tuple[Override, ...] = ()
+    """Settings of some clients, by their names; the first entry that names a client
+    counts for it. All that is not said there is as for the others."""
+    may_choose: tuple[str, ...] = ()
+    """Settings such as ``batch`` that a client may choose itself (``fedclient join
+    --choose batch=8``); a client with a setting of its own in ``overrides`` as well."""
+
+    @model_validator(mode="after")
+    def _leaves_fields_alone(self) -> Self:
+        free = type(self).model_fields.keys() - self.shared - {"may_choose"}
+        for name in self.may_choose:
+            if name not in free:
+                raise ValueError(
+                    f"may_choose: {name!r} cannot be left to clients; expected some of "
+                    f"{', '.join(sorted(free))}"
+                )
+        return self
+
+    @property
+    def counts_updates(self) -> bool:
+        """A client subtracts its updates from what it keeps of the companions."""
+        return bool(self.companions)
+
+    def check(self, model: ParamSpec) -> None:
+        """Checks that such a model can be trained.
+
+        Raises:
+            ConfigError: it cannot; the message says why.
+        """
+
+    def frozen_parts(self, model: ParamSpec) -> tuple[slice, ...]:
+        """Returns the parts of the model that the steps leave as they are.
+
+        Raises:
+            ConfigError: the settings name tensors that the model does not have.
+        """
+        return ()
 
     def at(self, version: int) -> Self:
         """Returns the settings for a task on this version of the model."""

@@ -1,4 +1,4 @@
-"""What the coordinator's driver has to carry out.
+"""The actions that the coordinator's driver has to carry out.
 
 A driver carries out ``Persist`` before all actions that come after it: nothing that
 follows from a record may leave the process before the record is on disk.

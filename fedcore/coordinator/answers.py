@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import Literal, assert_never
 
 from fedcore.coordinator import events
-from fedcore.coordinator.actions import Refuse, SendAck, SendReply
+from fedcore.coordinator.actions import Refuse
 from fedcore.coordinator.events import (
     Act,
     ClientEnrolled,
     Enrolled,
     Evaluated,
     Freed,
-    Leased,
 )
 from fedcore.coordinator.members import ClientRow
 from fedcore.coordinator.settings import EvaluateConfig
@@ -21,14 +20,8 @@ from fedcore.coordinator.state import ServerState
 from fedcore.proofs import Authenticator
 from fedcore.protocol import (
     MOST_COUNTED,
-    Ack,
     Answer,
     Pull,
-    Push,
-    Receipt,
-    Reply,
-    Task,
-    TaskKind,
 )
 from fedcore.typing import JSON
 from fedcore.user_code import LONG_TEXT
@@ -51,7 +44,7 @@ def objection(act: Act, state: ServerState) -> str:
                 return (
                     f"{name!r} is evicted already{_because(state.roster.evicted[name])}"
                 )
-            is_here = any(not row.is_out for row in state.roster.named(name))
+            is_here = any(not row.is_out for row in state.roster.rows_of(name))
             return ended or ("" if is_here else f"no client has the name {name!r}")
         case events.Readmitted(name=name):
             return _not_evicted(name, state)
@@ -74,7 +67,7 @@ def record_of(act: Act, state: ServerState) -> Act:
     return replace(act, at=state.at)
 
 
-def said(record: Act) -> str:
+def describe_act(record: Act) -> str:
     """Returns a sentence on what an operator did."""
     match record:
         case events.Paused():
@@ -93,13 +86,6 @@ def said(record: Act) -> str:
     return f"{who} {what}{_because(record.reason)}"
 
 
-def why_waiting(state: ServerState) -> str:
-    """Returns why nobody is given training now, for clients; empty: they may be."""
-    if state.paused is None or state.closed:
-        return ""
-    return f"the operator has paused the run{_because(state.paused)}"
-
-
 def why_out(name: str, reason: str) -> str:
     """Returns why a client is refused, for the client."""
     return f"the operator has evicted {name!r}{_because(reason)}"
@@ -107,7 +93,7 @@ def why_out(name: str, reason: str) -> str:
 
 def _not_evicted(name: str, state: ServerState) -> str:
     """Returns why nobody can be let back under a name; empty: somebody can."""
-    is_out = any(row.evicted is not None for row in state.roster.named(name))
+    is_out = any(row.evicted is not None for row in state.roster.rows_of(name))
     if is_out or name in state.roster.evicted:
         return ""
     if any(row.name == name and row.lost_name for row in state.clients.values()):
@@ -126,7 +112,9 @@ def _because(reason: str | None) -> str:
 # ----- checks the claims of a peer: its name, its version of this run, its evaluations
 
 
-def enrolled(event: ClientEnrolled, state: ServerState) -> Enrolled | Refuse | None:
+def check_enrolment(
+    event: ClientEnrolled, state: ServerState
+) -> Enrolled | Refuse | None:
     """The record of an enrolment, or its refusal; None if it changes nothing.
 
     A client that has left cannot come back, nor one that is evicted until the operator
@@ -186,7 +174,7 @@ def later_states(
     return claims
 
 
-def evaluated(event: Evaluated, state: ServerState) -> Evaluated | None:
+def check_evaluation(event: Evaluated, state: ServerState) -> Evaluated | None:
     """The record of an evaluation, without values that are not finite.
 
     None if the client is unknown or evicted, or the version unknown.
@@ -306,7 +294,7 @@ class Evaluations:
         self._reported[cid] = version
 
     def dump(self) -> JSON:
-        """What clients were asked and have reported, for :meth:`load`."""
+        """Returns the questions to clients and their reports, for :meth:`load`."""
         return {
             "asked": self._asked,
             "told": self._reported,
@@ -320,107 +308,10 @@ class Evaluations:
     def load(self, saved: JSON) -> None:
         """Takes over what :meth:`dump` returned."""
         self._asked, self._reported = dict(saved["asked"]), dict(saved["told"])
-        due, may = saved.get("due", {}), saved.get("may", {})  # an older one had none
-        self._due = {cid: dict.fromkeys(versions) for cid, versions in due.items()}
+        self._due = {
+            cid: dict.fromkeys(versions) for cid, versions in saved["due"].items()
+        }
         self._may = {}
-        for what, cids in may.items():
+        for what, cids in saved["may"].items():
             for cid in cids:
                 self._may[cid] = self._may.get(cid, frozenset()) | {what}
-
-
-# ------------------- builds the answers to pulls and pushes, and the records of leases
-
-
-def replied(
-    pull: Pull,
-    state: ServerState,
-    proofs: Authenticator,
-    task: Task | None,
-    *,
-    done: bool,
-    waits: bool = False,
-) -> SendReply:
-    """Answers a pull: the patch to the newest version, the receipt, and the task.
-
-    Args:
-        pull: what the client asked.
-        state: of the server.
-        proofs: makes the proofs of version and verdict.
-        task: what the client shall do; None: nothing.
-        done: whether the run has ended.
-        waits: whether the client has waited for a task, and goes on waiting. Then no
-            patch travels: it would get another one with the task.
-    """
-    row, published = state.clients[pull.cid], state.published
-    other_history = pull.epoch != state.epoch
-    accepted = [seq for seq in row.accepted if seq >= pull.history_from]
-    find = published.nothing_new if waits else published.patch
-    patch = find(None if other_history else pull.held)
-    is_held = patch.kind == "none"  # then the client has the proof
-    reply = Reply(
-        nonce=pull.nonce,
-        patch=patch,
-        receipt=_receipt(pull, state, proofs),
-        accepted=tuple(accepted) if other_history else (),
-        task=task,
-        done=done,
-        proof=0 if is_held else proofs.version(state.epoch, state.version),
-        left=proofs.left(pull.epoch) if other_history else 0,
-        reason="" if task else why_waiting(state),
-    )
-    return SendReply(cid=pull.cid, reply=reply)
-
-
-def _receipt(pull: Pull, state: ServerState, proofs: Authenticator) -> Receipt | None:
-    """The receipt of the newest verdict; None if the client knows it."""
-    receipt = state.clients[pull.cid].receipt
-    if receipt is None or (
-        pull.epoch == state.epoch and pull.settled.seq == receipt.seq
-    ):
-        return None
-    proof = proofs.verdict(state.epoch, pull.cid, receipt.seq, receipt.verdict)
-    return receipt._replace(proof=proof)
-
-
-def lease_note(answer: SendReply, kind: TaskKind, state: ServerState) -> Leased:
-    """The record of a task that was given with this answer."""
-    patch, plan = answer.reply.patch, None
-    if kind == "train":
-        plan = state.learnt.plans.of(answer.cid, state.version)
-    return Leased(
-        at=state.at,
-        cid=answer.cid,
-        version=state.version,
-        task=kind,
-        patch=patch.kind,
-        nbytes=patch.nbytes,
-        planned=plan and plan.size,
-        counts=plan and plan.counts,
-    )
-
-
-def acknowledged(push: Push, state: ServerState, proofs: Authenticator) -> SendAck:
-    """Answers a push that is the last decided message with its verdict.
-
-    The proof is made for the epoch that the client lives in, since it may not have
-    heard of a newer one.
-    """
-    row = state.clients[push.cid]
-    receipt = row.receipt
-    assert receipt is not None
-    ack = Ack(
-        seq=receipt.seq,
-        digest=receipt.digest,
-        answer=receipt.verdict,
-        weight=receipt.weight,
-        version=receipt.version,
-        reason=row.reason,
-        proof=proofs.verdict(push.epoch, push.cid, receipt.seq, receipt.verdict),
-    )
-    return SendAck(cid=push.cid, ack=ack)
-
-
-def answered(push: Push, answer: Answer, reason: str = "") -> SendAck:
-    """Answers a push without a verdict."""
-    ack = Ack(seq=push.seq, digest=push.digest, answer=answer, reason=reason)
-    return SendAck(cid=push.cid, ack=ack)

@@ -1,4 +1,4 @@
-"""What happens to a coordinator, and what it writes down of it.
+"""The events of a coordinator, and the records that it writes of them.
 
 An event comes in; from it follow records, which are durable, and actions
 (:mod:`fedcore.coordinator.actions`).
@@ -8,14 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
-import numpy as np
-
-from fedcore import payloads
 from fedcore.measured import Measured
-from fedcore.params import ParamSpec
-from fedcore.payloads import Declared, Payload
+from fedcore.payloads import Payload
 from fedcore.protocol import (
-    LARGEST,
     Epoch,
     Pull,
     Push,
@@ -24,7 +19,7 @@ from fedcore.protocol import (
 )
 from fedcore.typing import Bytes, Counts, Seconds
 
-# ------------------------------ updates: read by any thread, since this needs no state
+# ------------------------------------------------- a payload that was read before
 
 
 class Opened(NamedTuple):
@@ -33,34 +28,6 @@ class Opened(NamedTuple):
     payload: Payload | None = None
     absurd: str = ""  # why its values cannot be used; empty: they can
     error: Exception | None = None  # raised in place of a payload
-
-
-def open_update(
-    data: Bytes, spec: ParamSpec, declared: Declared | None = None
-) -> Opened:
-    """Reads an update as a peer sent it; never raises.
-
-    Args:
-        data: the packed payload.
-        spec: of the model that it must fit.
-        declared: the formats that the uplink makes; others are refused.
-    """
-    try:
-        payload = payloads.unpack(data, spec.sizes, declared)
-        absurd = _absurd(payload, spec)
-        return Opened(payload if absurd else payloads.prepared(payload), absurd)
-    except Exception as error:  # noqa: BLE001 -- the verdict tells it
-        return Opened(error=error)
-
-
-def _absurd(payload: Payload, spec: ParamSpec) -> str:
-    """What is wrong with the values; empty if they are finite and not too large."""
-    if payload.format == "values" or payloads.magnitude(payload) <= LARGEST:
-        return ""
-    with np.errstate(over="ignore", invalid="ignore"):
-        tensor = spec.beyond(payloads.decode(payload), LARGEST)
-    where = f" in {tensor!r}" if tensor else ""  # none: only the bound is so large
-    return f"the update holds NaN, infinite or absurdly large values{where}"
 
 
 # ------------- the records of the journal: decisions, with the inputs that led to them

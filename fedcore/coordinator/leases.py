@@ -186,7 +186,7 @@ SORTING = 4  # sorting one name takes as long as looking up this many
 
 
 class ClientState(Enum):
-    """What the server knows of what a client does."""
+    """The state of a client, as far as the server knows."""
 
     AWAY = "away"  # it has not come yet, or is lost
     IDLE = "idle"  # it is here, and neither waits nor trains
@@ -493,7 +493,7 @@ class Leases:
 
     @property
     def places(self) -> int:
-        """How many updates of one client may join this version."""
+        """Returns how many updates of one client may join this version."""
         return 1 if self._synchronous else self._places
 
     def validate(self) -> None:
@@ -636,7 +636,7 @@ class Leases:
     # ------------------------------------------------------------------ cohorts
 
     def _room(self, accepted: int) -> int:
-        """How many more clients the cohort of this version takes."""
+        """Returns how many more clients the cohort of this version takes."""
         return self._cohort - self.training - len(self._invited) - accepted
 
     def _is_through(self, cid: str) -> bool:
@@ -681,12 +681,12 @@ class Leases:
             return list(dict.fromkeys(chain(self.waiting, self.present)))
         learns = self._selection.observe is not None  # from all, so it orders the idle
         if learns or SORTING * len(idle) ** 2 < room * len(self.known):
-            return self._sorted(idle)
+            return self._sort_names(idle)
         if len(self._by_name) != len(self.known):
-            self._by_name = self._sorted(self.known)
+            self._by_name = self._sort_names(self.known)
         return self._by_name
 
-    def _sorted(self, cids: Collection[str]) -> list[str]:
+    def _sort_names(self, cids: Collection[str]) -> list[str]:
         """Sorts by name, since a client's id is random."""
         return sorted(cids, key=lambda cid: (self._name_of(cid), cid))
 

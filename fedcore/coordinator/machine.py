@@ -26,22 +26,18 @@ from fedcore.coordinator.actions import (
 )
 from fedcore.coordinator.answers import (
     Evaluations,
-    acknowledged,
-    answered,
-    enrolled,
-    evaluated,
+    check_enrolment,
+    check_evaluation,
     later_states,
-    lease_note,
     objection,
     record_of,
-    replied,
     why_not_freed,
-    why_waiting,
 )
 from fedcore.coordinator.events import (
     Declined,
     Enrolled,
     Event,
+    Leased,
     Note,
     Opened,
     StepReason,
@@ -50,18 +46,136 @@ from fedcore.coordinator.events import (
 from fedcore.coordinator.rounds import (
     Asked,
     Rounds,
-    arrived,
+    describe_raised,
+    end_of,
     judge,
-    raised,
+    make_update,
     read_update,
     unread_flaw,
 )
 from fedcore.coordinator.rounds import record_of as record_of_update
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
-from fedcore.coordinator.state import NO_TASK, Arrived, Decision, Flaw
+from fedcore.coordinator.state import NO_TASK, Arrived, Decision, Flaw, ServerState
 from fedcore.proofs import Authenticator
-from fedcore.protocol import Answer, Epoch, Pull, Push, Task, TaskKind
+from fedcore.protocol import (
+    Ack,
+    Answer,
+    Epoch,
+    Pull,
+    Push,
+    Receipt,
+    Reply,
+    Task,
+    TaskKind,
+)
 from fedcore.typing import Seconds, Vector
+
+# ------------------- builds the answers to pulls and pushes, and the records of leases
+
+
+def why_waiting(state: ServerState) -> str:
+    """Returns why nobody is given training now, for clients; empty: they may be."""
+    if state.paused is None or state.closed:
+        return ""
+    return (
+        f"the operator has paused the run{f': {state.paused}' if state.paused else ''}"
+    )
+
+
+def reply_to(
+    pull: Pull,
+    state: ServerState,
+    proofs: Authenticator,
+    task: Task | None,
+    *,
+    done: bool,
+    waits: bool = False,
+) -> SendReply:
+    """Answers a pull: the patch to the newest version, the receipt, and the task.
+
+    Args:
+        pull: what the client asked.
+        state: of the server.
+        proofs: makes the proofs of version and verdict.
+        task: what the client shall do; None: nothing.
+        done: whether the run has ended.
+        waits: whether the client has waited for a task, and goes on waiting. Then no
+            patch travels: it would get another one with the task.
+    """
+    row, published = state.clients[pull.cid], state.published
+    other_history = pull.epoch != state.epoch
+    accepted = [seq for seq in row.accepted if seq >= pull.history_from]
+    find = published.nothing_new if waits else published.patch
+    patch = find(None if other_history else pull.held)
+    is_held = patch.kind == "none"  # then the client has the proof
+    reply = Reply(
+        nonce=pull.nonce,
+        patch=patch,
+        receipt=_receipt(pull, state, proofs),
+        accepted=tuple(accepted) if other_history else (),
+        task=task,
+        done=done,
+        proof=0 if is_held else proofs.version(state.epoch, state.version),
+        left=proofs.left(pull.epoch) if other_history else 0,
+        reason="" if task else why_waiting(state),
+    )
+    return SendReply(cid=pull.cid, reply=reply)
+
+
+def _receipt(pull: Pull, state: ServerState, proofs: Authenticator) -> Receipt | None:
+    """The receipt of the newest verdict; None if the client knows it."""
+    receipt = state.clients[pull.cid].receipt
+    if receipt is None or (
+        pull.epoch == state.epoch and pull.settled.seq == receipt.seq
+    ):
+        return None
+    proof = proofs.verdict(state.epoch, pull.cid, receipt.seq, receipt.verdict)
+    return receipt._replace(proof=proof)
+
+
+def lease_note(answer: SendReply, kind: TaskKind, state: ServerState) -> Leased:
+    """The record of a task that was given with this answer."""
+    patch, plan = answer.reply.patch, None
+    if kind == "train":
+        plan = state.learnt.plans.of(answer.cid, state.version)
+    return Leased(
+        at=state.at,
+        cid=answer.cid,
+        version=state.version,
+        task=kind,
+        patch=patch.kind,
+        nbytes=patch.nbytes,
+        planned=plan and plan.size,
+        counts=plan and plan.counts,
+    )
+
+
+def acknowledge(push: Push, state: ServerState, proofs: Authenticator) -> SendAck:
+    """Answers a push that is the last decided message with its verdict.
+
+    The proof is made for the epoch that the client lives in, since it may not have
+    heard of a newer one.
+    """
+    row = state.clients[push.cid]
+    receipt = row.receipt
+    assert receipt is not None
+    ack = Ack(
+        seq=receipt.seq,
+        digest=receipt.digest,
+        answer=receipt.verdict,
+        weight=receipt.weight,
+        version=receipt.version,
+        reason=row.reason,
+        proof=proofs.verdict(push.epoch, push.cid, receipt.seq, receipt.verdict),
+    )
+    return SendAck(cid=push.cid, ack=ack)
+
+
+def answer_push(push: Push, answer: Answer, reason: str = "") -> SendAck:
+    """Answers a push without a verdict."""
+    ack = Ack(seq=push.seq, digest=push.digest, answer=answer, reason=reason)
+    return SendAck(cid=push.cid, ack=ack)
+
 
 # --------------------- pulls that wait: who gets a task, and how each pull is answered
 
@@ -90,9 +204,9 @@ class Pulls:
         self._evaluations = evaluations
         self._proofs = proofs
         self._pulls: dict[str, Pull] = {}  # of the clients that wait
-        rounds.asked = self._asked
+        rounds.asked = self._look_up
 
-    def _asked(self, cid: str) -> Asked:
+    def _look_up(self, cid: str) -> Asked:
         """Returns what a client that waits said in its pull."""
         pull = self._pulls.get(cid)
         return Asked() if pull is None else Asked(pull.device, pull.plan)
@@ -221,7 +335,7 @@ class Pulls:
         self, pull: Pull, task: Task | None = None, *, done: bool = False
     ) -> SendReply:
         """Answers a pull with what is new, and with a task if there is one."""
-        return replied(pull, self._state, self._proofs, task, done=done)
+        return reply_to(pull, self._state, self._proofs, task, done=done)
 
     def final(self, pull: Pull) -> list[Action]:
         """Answers a pull with the last model, to be evaluated if that is due."""
@@ -246,7 +360,7 @@ class Pulls:
         if pull is None or pull.nonce != timer.number:
             return []
         self.withdraw(pull.cid)
-        answer = replied(pull, self._state, self._proofs, None, done=False, waits=True)
+        answer = reply_to(pull, self._state, self._proofs, None, done=False, waits=True)
         return [answer, *self.grant()]
 
 
@@ -305,12 +419,12 @@ class Coordinator:
 
     @property
     def algorithm(self) -> Algorithm:
-        """What the federation does."""
+        """Returns what the federation does."""
         return self.rounds.algorithm
 
     @property
     def timeouts(self) -> TimeoutsConfig:
-        """How long it waits for what."""
+        """Returns how long it waits for what."""
         return self.pulls.timeouts
 
     def begin(self, at: Seconds, *, resume: bool = False) -> list[Action]:
@@ -325,7 +439,7 @@ class Coordinator:
         actions: list[Action] = []
         if state.closed and resume and not self.rounds.stop_reason():
             actions += self._write(events.RunResumed(at=state.at))
-        end = self.rounds.stop.end(state.started)
+        end = end_of(self.rounds.stop, state.started)
         if end is not None:
             actions.append(SetTimer(timer=Timer("stop"), at=end))
         if state.closed:
@@ -394,7 +508,7 @@ class Coordinator:
     # ------------------------------------------------------------------ clients
 
     def _enrol(self, event: events.ClientEnrolled) -> list[Action]:
-        result = enrolled(event, self.state)
+        result = check_enrolment(event, self.state)
         if isinstance(result, Enrolled):
             return self._write(result)
         return [] if result is None else [result]
@@ -452,7 +566,7 @@ class Coordinator:
             case events.Unpaused():
                 actions += self.rounds.unpause()
             case events.Evicted():
-                for row in self.state.roster.named(record.name):
+                for row in self.state.roster.rows_of(record.name):
                     actions += self._turn_away(row.cid, Answer.UNKNOWN)
                     self.rounds.leases.lose(row.cid)
         return [*actions, *self.proceed()]
@@ -508,7 +622,7 @@ class Coordinator:
                 return [*self._count_unproved(push.cid), early]
             return [early]
         if event.is_unread:  # it needed no payload when its header came
-            return [answered(push, Answer.RETRY)]
+            return [answer_push(push, Answer.RETRY)]
         decided = self.decide(push, event.opened, has_task=self._has_task(push))
         return [*decided, *self.proceed()]
 
@@ -524,28 +638,28 @@ class Coordinator:
         if not has_task and not self._is_farewell(push):
             return NO_TASK
         if self._is_crowded(push, has_task=has_task):
-            return answered(push, Answer.RETRY, NO_PLACE)
+            return answer_push(push, Answer.RETRY, NO_PLACE)
         return None
 
     def _without_verdict(self, push: Push) -> SendAck | None:
         """Answers a push that has a verdict or gets none now; None if it gets one."""
         row, state = self.state.clients.get(push.cid), self.state
         if row is None:
-            return answered(push, Answer.UNKNOWN)
+            return answer_push(push, Answer.UNKNOWN)
         if row.seq == push.seq and row.receipt is not None:
             if row.receipt.digest != push.digest:
-                return answered(push, Answer.OBSOLETE)
-            return acknowledged(push, state, self.proofs)
+                return answer_push(push, Answer.OBSOLETE)
+            return acknowledge(push, state, self.proofs)
         if row.seq >= push.seq:  # 0 stands for no message
-            return answered(push, Answer.OBSOLETE)
+            return answer_push(push, Answer.OBSOLETE)
         if row.is_out:
-            return answered(push, Answer.UNKNOWN)
+            return answer_push(push, Answer.UNKNOWN)
         if not push.epoch == push.base.epoch == state.epoch:
-            return answered(push, Answer.OTHER_EPOCH)
+            return answer_push(push, Answer.OTHER_EPOCH)
         if push.base.version > state.version or row.contradicts(push.settled):
-            return answered(push, Answer.OTHER_EPOCH)
+            return answer_push(push, Answer.OTHER_EPOCH)
         if reason := why_waiting(state):
-            return answered(push, Answer.RETRY, reason)
+            return answer_push(push, Answer.RETRY, reason)
         return None
 
     def _has_task(self, push: Push) -> bool:
@@ -596,13 +710,13 @@ class Coordinator:
         try:
             decision = judge(update, state)
         except Exception as error:  # noqa: BLE001 -- any error rejects the update
-            return self._reject(push, raised(error), has_task=has_task)
+            return self._reject(push, describe_raised(error), has_task=has_task)
         self.rounds.take(update, decision)
         return self._settle(push, update, decision)
 
     def _reject(self, push: Push, flaw: Flaw, *, has_task: bool) -> list[Action]:
         """Rejects an update without reading it."""
-        update = arrived(push, flaw, has_task=has_task)
+        update = make_update(push, flaw, has_task=has_task)
         decision = judge(update, self.state)
         if update.task:
             self.rounds.take(update, decision)
@@ -612,7 +726,7 @@ class Coordinator:
         """Stores a verdict, and answers with it."""
         record = record_of_update(push, update, decision, self.state)
         self.state.settle(record)
-        return [Persist(record=record), acknowledged(push, self.state, self.proofs)]
+        return [Persist(record=record), acknowledge(push, self.state, self.proofs)]
 
     def quarantine(self, push: Push, reason: str) -> list[Action]:
         """Rejects an update at which handling raised, without judging it.
@@ -649,7 +763,7 @@ class Coordinator:
     # -------------------------------------------------- evaluation and histories
 
     def _evaluate(self, event: events.Evaluated) -> list[Action]:
-        record = evaluated(event, self.state)
+        record = check_evaluation(event, self.state)
         if record is None or not self.evaluations.is_due(event.cid, event.version):
             return []
         actions = self._write(record)

@@ -60,7 +60,7 @@ class ClientRow:
             return settled.verdict is not self.receipt.verdict
         return settled.seq > self.seq
 
-    def decided(self, receipt: Receipt, reason: str) -> None:
+    def store_verdict(self, receipt: Receipt, reason: str) -> None:
         """Stores a verdict with its reason."""
         self.receipt, self.reason = receipt, reason
         if receipt.verdict is Verdict.ACCEPTED:
@@ -94,8 +94,7 @@ class ClientRow:
             seq, digest, verdict, weight, version = saved["receipt"]
             receipt = Receipt(seq, digest, Verdict(verdict), weight, version)
         accepted = deque(saved["accepted"], maxlen=HISTORY)
-        known = {"has_trained": receipt is not None}  # an older program had no tasks
-        return cls(**{**known, **saved, "receipt": receipt, "accepted": accepted})
+        return cls(**{**saved, "receipt": receipt, "accepted": accepted})
 
 
 # ---------------- the roster: who has joined, who owns which name, and who is shut out
@@ -126,7 +125,7 @@ class Roster:
             case events.Freed():
                 self.owners.pop(record.name, None)
                 self.evicted.pop(record.name, None)
-                for row in self.named(record.name):
+                for row in self.rows_of(record.name):
                     row.lost_name = row.evicted is not None
             case events.Evicted():
                 self.evicted[record.name] = record.reason
@@ -169,13 +168,13 @@ class Roster:
 
     def _evict(self, name: str, reason: str | None) -> None:
         """Shuts out all clients that have this name, or lets them come back."""
-        for row in self.named(name):
+        for row in self.rows_of(name):
             self.trainers -= row.trains
             row.evicted = reason
             self.trainers += row.trains
             self._note_place(row)  # a snapshot leaves out who is evicted
 
-    def named(self, name: str) -> list[ClientRow]:
+    def rows_of(self, name: str) -> list[ClientRow]:
         """The clients that have this name, or had it last.
 
         A client that was evicted before the name was freed is not among them: what an
@@ -231,7 +230,7 @@ class Roster:
 
     def load(self, saved: JSON) -> None:
         """Takes over what :meth:`dump` returned."""
-        self.evicted = dict(saved.get("evicted", {}))  # an older program had none
+        self.evicted = dict(saved["evicted"])
         rows = map(ClientRow.from_json, saved["clients"])
         self.clients = {row.cid: row for row in rows}
         self._by_name = {}

@@ -200,7 +200,7 @@ class Published:
         self._forget_patches()
 
     def context(self, downlink: Compressor, rate: float = 1.0) -> Context:
-        """What the downlink's compressor may know when the next version is made."""
+        """Returns what the downlink's compressor knows when it makes a version."""
         packed, recalled = self.ring[-1].message, None
         if packed is not None and downlink.recall is not None:
             recalled = downlink.recall(payloads.unpack(packed, self.layout))
@@ -302,23 +302,25 @@ class Published:
 
     def _full(self) -> Patch:
         parts = payloads.pack_parts(dense_payload(self.public_D))
-        return self._named("full", -1, parts, [sum(map(len, parts))])
+        return self._make_patch("full", -1, parts, [sum(map(len, parts))])
 
-    def _missed(self, start: int) -> list[Entry]:
+    def _find_missed(self, start: int) -> list[Entry]:
         """The versions after ``start``; none if one of their messages was dropped."""
         place = start - self.ring[0].version + 1
         missed = self.ring[place:] if place >= 1 else []
         return [] if any(entry.message is None for entry in missed) else missed
 
     def _replay(self, start: int) -> Patch | None:
-        kept = [entry.message or b"" for entry in self._missed(start)]
+        kept = [entry.message or b"" for entry in self._find_missed(start)]
         return (
-            self._named("replay", start, kept, list(map(len, kept))) if kept else None
+            self._make_patch("replay", start, kept, list(map(len, kept)))
+            if kept
+            else None
         )
 
     def _sum(self, start: int) -> Patch | None:
         """A replay of one message, the sum of all, where no addition was rounded."""
-        missed = self._missed(start)
+        missed = self._find_missed(start)
         if not missed or not all(entry.exact for entry in missed):
             return None
         messages = {
@@ -330,7 +332,7 @@ class Published:
         if total is None:
             return None
         packed = payloads.pack(total)
-        return self._named("replay", start, [packed], [len(packed)])
+        return self._make_patch("replay", start, [packed], [len(packed)])
 
     def _overwrite(self, start: int) -> Patch | None:
         marks = self._marks(start)
@@ -339,7 +341,7 @@ class Published:
         indices = np.flatnonzero(marks)
         values = values_payload(len(marks), indices, self.public_D[indices])
         packed = payloads.pack(values)
-        return self._named("overwrite", start, [packed], [len(packed)])
+        return self._make_patch("overwrite", start, [packed], [len(packed)])
 
     def _marks(self, start: int) -> npt.NDArray[np.bool_] | None:
         """Marks the coordinates that may differ; None: all of them may."""
@@ -353,7 +355,7 @@ class Published:
             marks[entry.support] = True
         return marks
 
-    def _named(
+    def _make_patch(
         self,
         kind: PatchKind,
         start: int,

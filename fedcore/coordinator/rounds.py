@@ -15,6 +15,8 @@ from operator import sub
 from traceback import extract_tb
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import norms_of
@@ -28,23 +30,23 @@ from fedcore.coordinator.events import (
     Stepped,
     StepReason,
     Timer,
-    open_update,
 )
 from fedcore.coordinator.leases import Leases
-from fedcore.coordinator.settings import StopConfig, reached
+from fedcore.coordinator.settings import StopConfig, reaches
 from fedcore.coordinator.state import (
     Arrived,
     Decision,
     Flaw,
     ServerState,
     Update,
-    announced,
+    announce,
     size_of,
 )
 from fedcore.errors import PayloadError
 from fedcore.labels import MOST_CLASSES
 from fedcore.measured import Device
-from fedcore.payloads import Payload, magnitude
+from fedcore.params import ParamSpec
+from fedcore.payloads import Declared, Payload, magnitude
 from fedcore.protocol import (
     LARGEST,
     LARGEST_SUM,
@@ -57,7 +59,7 @@ from fedcore.protocol import (
 )
 from fedcore.rng import Key
 from fedcore.text import kept_metrics
-from fedcore.typing import JSON, Row, Seconds, Vector
+from fedcore.typing import JSON, Bytes, Row, Seconds, Vector
 
 # ---------------------------------------- decides on an update that has no verdict yet
 
@@ -99,6 +101,34 @@ def judge(update: Update, state: ServerState) -> Decision:
     return Decision(Verdict.ACCEPTED, weight, staleness, _remark(update, state))
 
 
+def open_update(
+    data: Bytes, spec: ParamSpec, declared: Declared | None = None
+) -> Opened:
+    """Reads an update as a peer sent it; never raises.
+
+    Args:
+        data: the packed payload.
+        spec: of the model that it must fit.
+        declared: the formats that the uplink makes; others are refused.
+    """
+    try:
+        payload = payloads.unpack(data, spec.sizes, declared)
+        absurd = _absurd(payload, spec)
+        return Opened(payload if absurd else payloads.prepared(payload), absurd)
+    except Exception as error:  # noqa: BLE001 -- the verdict tells it
+        return Opened(error=error)
+
+
+def _absurd(payload: Payload, spec: ParamSpec) -> str:
+    """Says why values cannot be used; empty if they are finite and not too large."""
+    if payload.format == "values" or payloads.magnitude(payload) <= LARGEST:
+        return ""
+    with np.errstate(over="ignore", invalid="ignore"):
+        tensor = spec.beyond(payloads.decode(payload), LARGEST)
+    where = f" in {tensor!r}" if tensor else ""  # none: only the bound is so large
+    return f"the update holds NaN, infinite or absurdly large values{where}"
+
+
 def read_update(
     push: Push, state: ServerState, opened: Opened | None, *, has_task: bool = True
 ) -> Arrived:
@@ -123,12 +153,12 @@ def read_update(
     except PayloadError as error:
         payload, flaw = None, Flaw(Verdict.REJECTED_MALFORMED, str(error))
     except Exception as error:  # noqa: BLE001 -- any error rejects the update
-        payload, flaw = None, raised(error)
+        payload, flaw = None, describe_raised(error)
     folded = state.remembers and _oldest(push, state) is not None
-    return arrived(push, flaw, has_task=has_task, payload=payload, folded=folded)
+    return make_update(push, flaw, has_task=has_task, payload=payload, folded=folded)
 
 
-def raised(error: Exception) -> Flaw:
+def describe_raised(error: Exception) -> Flaw:
     """Returns the flaw of an update at which a decoder or a policy raised.
 
     Without a verdict, its client would send it again for ever.
@@ -144,7 +174,7 @@ def unread_flaw(reason: str) -> Flaw:
     return Flaw(Verdict.REJECTED_MALFORMED, reason, is_kept=True)
 
 
-def arrived(
+def make_update(
     push: Push,
     flaw: Flaw | None,
     *,
@@ -346,11 +376,39 @@ class Deadline:
         return self.begin(Timer(*timer), at)
 
 
+# ----------------------------------------------------------- when the run ends, and why
+
+
+def end_of(stop: StopConfig, started: Seconds | None) -> Seconds | None:
+    """Returns when the seconds are over; None: not limited, or not begun."""
+    if stop.seconds is None or started is None:
+        return None
+    return started + stop.seconds
+
+
+def why_ended(
+    stop: StopConfig,
+    versions: int,
+    updates: int,
+    started: Seconds | None,
+    now: Seconds,
+) -> str | None:
+    """Returns why a run ends here; None: it goes on."""
+    if stop.versions is not None and versions >= stop.versions:
+        return f"{stop.versions} versions"
+    if stop.updates is not None and updates >= stop.updates:
+        return f"{stop.updates} updates"
+    end = end_of(stop, started)
+    if end is not None and now >= end:
+        return f"{stop.seconds:g} seconds"
+    return None
+
+
 # ------------------- the rounds of a federation, for clients whose messages all arrive
 
 
 class Asked(NamedTuple):
-    """What a client said of itself when it asked for a task."""
+    """The facts that a client gave of itself when it asked for a task."""
 
     device: Device | None = None
     """The facts of its device; None: unknown."""
@@ -525,7 +583,7 @@ class Rounds:
         if asked.plan is None or config.update_filter.rest is None:
             return None
         own = state.settings_of(cid)
-        task = announced(config, own, asked.plan, lease.given, state.version)
+        task = announce(config, own, asked.plan, lease.given, state.version)
         refusal = self.algorithm.update_filter.refusal(
             state.learnt.update_filter, task.size, task.counts
         )
@@ -766,7 +824,7 @@ class Rounds:
         """Why the run ends now, or None if it goes on."""
         state = self.state
         updates = state.applied + state.count
-        return self.stop.reason(state.version, updates, state.started, state.at)
+        return why_ended(self.stop, state.version, updates, state.started, state.at)
 
     def close_if_due(self) -> list[Action]:
         """Ends the run if its time has come."""
@@ -775,7 +833,7 @@ class Rounds:
 
     def close_if_reached(self, metrics: Mapping[str, float]) -> list[Action]:
         """Ends the run if metrics of an evaluator reach the target."""
-        is_over = reached(self.stop.target, metrics)
+        is_over = reaches(self.stop.target, metrics)
         return self.close("target reached") if is_over else []
 
     def close(self, reason: str) -> list[Action]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from fedcore.config import Config, Count, Device, Duration
-from fedcore.typing import Seconds
 
 
 class StopConfig(Config):
@@ -23,28 +22,9 @@ class StopConfig(Config):
     """Metrics that an evaluator must reach: at most this, for losses and errors;
     otherwise at least this."""
 
-    def end(self, started: Seconds | None) -> Seconds | None:
-        """When the seconds are over; None if they are not limited or have not begun."""
-        if self.seconds is None or started is None:
-            return None
-        return started + self.seconds
-
-    def reason(
-        self, versions: int, updates: int, started: Seconds | None, now: Seconds
-    ) -> str | None:
-        """Why the run ends here, or None if it goes on."""
-        if self.versions is not None and versions >= self.versions:
-            return f"{self.versions} versions"
-        if self.updates is not None and updates >= self.updates:
-            return f"{self.updates} updates"
-        end = self.end(started)
-        if end is not None and now >= end:
-            return f"{self.seconds:g} seconds"
-        return None
-
 
 class EvaluateConfig(Config):
-    """Who evaluates public models, and how often."""
+    """The evaluators of public models, and how often they evaluate."""
 
     every_versions: Count = 5
     """The distance in versions between two evaluations; version 0 and the last one are
@@ -60,7 +40,7 @@ class EvaluateConfig(Config):
 
 
 class TimeoutsConfig(Config):
-    """How long the server waits, in seconds."""
+    """The waiting times of the server, in seconds."""
 
     hold: Duration = Field(default=20.0, le=60)
     """A pull is answered after this time, even if there is no task."""
@@ -93,7 +73,7 @@ def lower_is_better(metric: str) -> bool:
     return any(part in name for part in _FALLING) or not _SHORT.isdisjoint(words)
 
 
-def reached(target: Mapping[str, float], values: Mapping[str, float]) -> bool:
+def reaches(target: Mapping[str, float], values: Mapping[str, float]) -> bool:
     """Whether the metrics reach all targets; False if there is none."""
     return bool(target) and all(
         name in values
@@ -102,7 +82,9 @@ def reached(target: Mapping[str, float], values: Mapping[str, float]) -> bool:
     )
 
 
-def unreported(target: Mapping[str, float], values: Mapping[str, float]) -> list[str]:
+def find_unreported(
+    target: Mapping[str, float], values: Mapping[str, float]
+) -> list[str]:
     """Returns a sentence for each target for which an evaluator reports no number."""
     others = f"but for {', '.join(values)}" if values else "and for nothing else"
     return [

@@ -58,11 +58,11 @@ class Finished(Protocol):
 
     @property
     def measured(self) -> Measured | None:
-        """What the training took; None: unknown."""
+        """The cost of the training; None: unknown."""
 
 
 class Flaw(NamedTuple):
-    """What is wrong with an update itself, whatever the state of the server is."""
+    """A fault of an update itself, in any state of the server."""
 
     verdict: Verdict
     reason: str
@@ -73,7 +73,7 @@ NO_TASK = Flaw(Verdict.REJECTED_POLICY, "no task stands behind this update")
 
 
 class Decision(NamedTuple):
-    """What the server decided on an update."""
+    """The server's decision on an update."""
 
     verdict: Verdict
     weight: float  # λ
@@ -86,7 +86,7 @@ class Update(Finished, Protocol):
 
     @property
     def flaw(self) -> Flaw | None:
-        """What is wrong with it; None: its values are finite and not too large."""
+        """Its fault; None: its values are finite and not too large."""
 
     @property
     def payload(self) -> Payload | None:
@@ -169,7 +169,7 @@ class Announced(NamedTuple):
     """The labels of its client's samples (C,); None: it did not say."""
 
 
-def announced(
+def announce(
     config: AlgorithmConfig,
     own: ClientAlgorithmConfig,
     plan: Plan,
@@ -232,10 +232,9 @@ class Plans:
 
     def load(self, saved: Mapping[str, JSON]) -> None:
         """Takes over what :meth:`dump` returned, from a snapshot's ``plans``."""
-        known = saved.get("plans", ())  # an older program judged no plans
         self._passed = {
             cid: Announced(version, size, counts_array(counts))
-            for cid, version, size, counts in known
+            for cid, version, size, counts in saved["plans"]
         }
 
 
@@ -336,9 +335,9 @@ class Learnt:
         return {role: save_tree(getattr(self, role), role, arrays) for role in ROLES}
 
     def load(self, known: JSON, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Takes over what :meth:`dump` returned; an older program had fewer roles."""
+        """Takes over what :meth:`dump` returned."""
         for role in ROLES:
-            tree = load_tree(getattr(self, role), known.get(role), arrays)
+            tree = load_tree(getattr(self, role), known[role], arrays)
             setattr(self, role, tree)
 
 
@@ -401,7 +400,7 @@ class ServerState:
         return self.paused is not None
 
     def entries_of(self, cid: str) -> int:
-        """How many updates of a client are in the buffer, under all keys of its name.
+        """Returns how many updates of a client are in the buffer, under all its keys.
 
         A client with a certificate keeps its name with another key, so it is one
         member of the run.
@@ -532,7 +531,7 @@ class ServerState:
     def settle(self, record: Decided) -> None:
         """Stores a verdict in the row of its client."""
         row = self.clients[record.cid]
-        row.decided(
+        row.store_verdict(
             Receipt(
                 record.seq, record.digest, record.verdict, record.weight, self.version
             ),
@@ -619,7 +618,7 @@ class ServerState:
         agg_D = algorithm.aggregator.finalize(self.buffer, self._divisor())
         if algorithm.aggregator.carry is not None:
             agg_D = agg_D.copy()  # the optimiser writes into it, and the buffer goes on
-        self.exact_D = self._moved(agg_D)
+        self.exact_D = self._move(agg_D)
         self.buffer = self._next_buffer()
         del agg_D  # X may be in its memory, which is free once X is laid aside
         self._lay_aside()
@@ -637,7 +636,7 @@ class ServerState:
         self._remember_base()
         return packed
 
-    def _moved(self, agg_D: Vector) -> Vector:
+    def _move(self, agg_D: Vector) -> Vector:
         """X after the server optimiser's step, and then the new companions."""
         algorithm, dim = self.algorithm, self.algorithm.model.dim
         joined, server = max(1, self.roster.joined), algorithm.server
@@ -733,12 +732,12 @@ class ServerState:
         self.at, self.started = scalars["at"], scalars["started"]
         self.exact_D = arrays["exact"]
         self.count, self.samples = scalars["count"], scalars["samples"]
-        self.entered = Counter(scalars.get("entered"))  # an older program had none
+        self.entered = Counter(scalars["entered"])
         self.applied, self.evaluated = scalars["applied"], scalars["evaluated"]
         self.closed = scalars["closed"]
-        self.paused = scalars.get("paused")
+        self.paused = scalars["paused"]
         self.roster.load(scalars)
-        self._joined_before = scalars.get("joined_before", self.roster.joined)
+        self._joined_before = scalars["joined_before"]
         self.limit = self.algorithm.latest(self.roster.trainers)
         self.learnt.plans.load(scalars)
         self.bases = {

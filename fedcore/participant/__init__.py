@@ -1,10 +1,10 @@
 """A client's side of the protocol, sans I/O."""
 
-from fedcore.participant.ahead import Start as Start
-from fedcore.participant.ahead import may_use as may_use
-from fedcore.participant.ahead import start_ahead as start_ahead
-from fedcore.participant.keeping import assigned as assigned
 from fedcore.participant.machine import Participant as Participant
+from fedcore.participant.machine import Start as Start
+from fedcore.participant.machine import assign as assign
+from fedcore.participant.machine import may_use as may_use
+from fedcore.participant.machine import start_ahead as start_ahead
 from fedcore.participant.message import encode as encode
 from fedcore.participant.message import fold as fold
 from fedcore.participant.message import is_gone as is_gone

@@ -1,4 +1,4 @@
-"""How an update becomes a message, and what the verdict on it changes.
+"""The arithmetic of messages: from an update to its message, and after its verdict.
 
 Pure arithmetic along the last axis: one call serves a device, whose update has the
 shape (D,), and a stack of simulated clients, (N, D).

@@ -1,4 +1,4 @@
-"""What a client must not forget, and what its side of the protocol speaks of."""
+"""The state that a client must not forget, and the words of its protocol."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class WrongModelError(LatecomerError):
 
 
 class Outcome(Enum):
-    """What to do after an answer to a push."""
+    """The next step after an answer to a push."""
 
     SETTLED = "settled"
     RETRY = "retry"  # the same bytes, later
@@ -39,7 +39,7 @@ class Outcome(Enum):
 
 
 class Trained(NamedTuple):
-    """What one task yielded. ``delta_D`` = W - w: subtracting it moves downhill."""
+    """The yield of one task. ``delta_D`` = W - w: subtracting it moves downhill."""
 
     delta_D: Vector
     samples: int
@@ -73,7 +73,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Where mass went that is neither in the model nor in the memory, as norms."""
+    """The mass that is neither in the model nor in the memory, as norms."""
 
     accepted: int = 0
     rejected: int = 0

@@ -92,7 +92,7 @@ def first_message(
             with (
                 user_code(f"{whose}: the ServerApp"),
                 _quiet(),
-                _watched(first, grid),
+                _watch(first, grid),
                 suppress(_CapturedError),
             ):
                 if getattr(app, "_main", None) is not None:
@@ -224,7 +224,7 @@ def keep(first: First, message: Any) -> None:
 
 
 @contextmanager
-def _watched(first: First, grid: Any) -> Iterator[None]:
+def _watch(first: First, grid: Any) -> Iterator[None]:
     """Notes how a strategy is started; a central evaluation waits for our evaluator."""
     strategies = flwr("flwr.serverapp.strategy")
     kind = strategies.Strategy
@@ -282,7 +282,7 @@ def _run_legacy(app: Any, context: Any, grid: Any, first: First) -> None:
             manager.register(proxy(node, grid, RUN_ID))
         parameters = strategy.initialize_parameters(client_manager=manager)
         if parameters is None:
-            parameters = _asked_for(manager)
+            parameters = _ask(manager)
         first.evaluate = _legacy_central(strategy)
         evaluations = strategy.configure_evaluate(1, parameters, manager)
         first.evaluate_config = dict(evaluations[0][1].config) if evaluations else {}
@@ -292,7 +292,7 @@ def _run_legacy(app: Any, context: Any, grid: Any, first: First) -> None:
             client.fit(instructions, None, 1)
 
 
-def _asked_for(manager: Any) -> Any:
+def _ask(manager: Any) -> Any:
     """Returns the parameters that one of the clients begins with."""
     common = flwr("flwr.common")
     found = manager.sample(1)[0].get_parameters(common.GetParametersIns({}), None, 0)

@@ -28,7 +28,7 @@ def flwr(module: str, purpose: str = PURPOSE) -> Any:
     """
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
     needed("flwr", EXTRA, purpose)
-    found = _installed()
+    found = _read_version()
     if tuple(map(int, re.findall(r"\d+", found)[:2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise ConfigError(
@@ -39,6 +39,6 @@ def flwr(module: str, purpose: str = PURPOSE) -> Any:
 
 
 @cache
-def _installed() -> str:
+def _read_version() -> str:
     """Returns the version of flwr; to read it takes a millisecond."""
     return version("flwr")

@@ -166,7 +166,7 @@ class Federation:
                 self.ended = action.reason
                 _log.info("the run has ended: %s", action.reason)
             case Refuse():
-                self._refused(action)
+                self._refuse(action)
             case Persist() | StartTask():
                 raise AssertionError("records are durable, and every node pulls")
             case _:
@@ -182,7 +182,7 @@ class Federation:
                 "an update of %s is %s: %s", node.name, ack.answer.value, ack.reason
             )
 
-    def _refused(self, refusal: Refuse) -> None:
+    def _refuse(self, refusal: Refuse) -> None:
         node = self._presence.of(refusal.cid)
         if node is None:
             return

@@ -89,12 +89,12 @@ class Latecomer(Strategy):  # type: ignore[misc]
         Raises:
             ConfigError: one line for each mistake.
         """
-        self.config = self._configured(
+        self.config = self._configure(
             settings, recipe, seed, evaluate_every, nodes=evaluate_nodes
         )
         if synchronous:
             given = {**recipe, "uplink": EXACT, "downlink": EXACT}
-            self.config = self._configured(
+            self.config = self._configure(
                 settings, given, seed, evaluate_every, nodes=evaluate_nodes
             )
         self.synchronous = synchronous
@@ -110,7 +110,7 @@ class Latecomer(Strategy):  # type: ignore[misc]
         self._rounds: SynchronousRounds | None = None
 
     @staticmethod
-    def _configured(
+    def _configure(
         settings: Settings,
         recipe: Mapping[str, Any],
         seed: int | None,
@@ -288,7 +288,7 @@ class Latecomer(Strategy):  # type: ignore[misc]
         for reply in replies:
             whose = f"node {reply.metadata.src_node_id}"
             try:
-                returned.append(self._returned(reply, whose))
+                returned.append(self._read_returned(reply, whose))
                 contents.append(reply.content)
             except WorkloadError as error:
                 _log.warning("round %d: %s", server_round, error)
@@ -299,7 +299,7 @@ class Latecomer(Strategy):  # type: ignore[misc]
         mean = self._train_mean or weighted_mean()
         return self._layout.record(model_D), mean(contents, self.keys.weight)
 
-    def _returned(self, reply: Message, whose: str) -> Returned:
+    def _read_returned(self, reply: Message, whose: str) -> Returned:
         """What a reply holds.
 
         Raises:

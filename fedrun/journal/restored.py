@@ -6,14 +6,8 @@ from dataclasses import replace
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Persist
-from fedcore.coordinator.events import (
-    Decided,
-    Enrolled,
-    Opened,
-    Record,
-    Stepped,
-    open_update,
-)
+from fedcore.coordinator.events import Decided, Enrolled, Opened, Record, Stepped
+from fedcore.coordinator.rounds import open_update
 from fedrun.config import FederationConfig, parse_config
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import new_coordinator, require_all_updates

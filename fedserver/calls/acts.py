@@ -122,7 +122,7 @@ def _after(act: Act) -> Callable[[Coordinator], tuple[int, list[str]]]:
         state = coordinator.state
         gone: list[str] = []
         if isinstance(act, Evicted):
-            gone = [row.cid for row in state.roster.named(act.name) if row.is_out]
+            gone = [row.cid for row in state.roster.rows_of(act.name) if row.is_out]
         return state.version, gone
 
     return ask

@@ -65,7 +65,7 @@ class Gate:
         self._shared = tls is not None and tls.share_certificates
         self._evaluators = frozenset(config.evaluate.evaluators)
 
-    def certified_name(self, context: Context) -> str | None:
+    def read_certified_name(self, context: Context) -> str | None:
         """Returns the name in the client's own certificate, if it showed one."""
         auth = {} if self._shared else context.auth_context()
         for key in (_ALTERNATIVE, _COMMON):
@@ -82,7 +82,7 @@ class Gate:
         known = owner_of(owner)
         if by_socket(context):
             return Named(wanted, _OPERATED, certified=True)
-        certified = self.certified_name(context)
+        certified = self.read_certified_name(context)
         if certified is not None:
             return Named(certified, _CERTIFIED, certified=True)
         return Named(wanted, known, certified=False)
@@ -113,7 +113,7 @@ class Gate:
         if by_socket(context):
             return ""
         if self._certified and OPERATOR in roles(context):
-            return self.certified_name(context) or OPERATOR
+            return self.read_certified_name(context) or OPERATOR
         return None
 
     @property
@@ -469,7 +469,7 @@ class Callers:
         client = None if row is None else printable(row.name)
         concern(cid=cid, client=client)
         self._tracer.note(cid=cid, client=client)
-        name = self.gate.certified_name(context)
+        name = self.gate.read_certified_name(context)
         if name is not None and row is not None and row.name != name:
             await context.abort(
                 grpc.StatusCode.PERMISSION_DENIED,
@@ -539,7 +539,7 @@ class Attendance:
         cid = await self._callers.cid(first.key, context)
         row = self._run.coordinator.state.clients.get(cid)
         if first.waiting and row is not None:
-            if (notice := self._heard_waiting(row, first.waiting)) is not None:
+            if (notice := self._note_waiting(row, first.waiting)) is not None:
                 yield notice
             return
         if row is None or row.evicted is not None:
@@ -556,7 +556,7 @@ class Attendance:
             listener.cancel()
             self._sessions.leave(session)
 
-    def _heard_waiting(self, row: ClientRow, why: str) -> pb.Notice | None:
+    def _note_waiting(self, row: ClientRow, why: str) -> pb.Notice | None:
         """Takes note of a client that waits for its device, and begins no session.
 
         Returns:

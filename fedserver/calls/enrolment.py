@@ -16,9 +16,9 @@ from google.protobuf.message import Message
 
 from fedcore.coordinator import Coordinator
 from fedcore.coordinator.actions import Refuse
-from fedcore.coordinator.answers import enrolled, eviction, why_out
+from fedcore.coordinator.answers import check_enrolment, eviction, why_out
 from fedcore.coordinator.events import ClientEnrolled, Opened
-from fedcore.coordinator.rounds import judge, raised, read_update
+from fedcore.coordinator.rounds import describe_raised, judge, read_update
 from fedcore.coordinator.state import ServerState
 from fedcore.errors import ProtocolError, SpecMismatchError
 from fedcore.params import ParamSpec
@@ -73,13 +73,13 @@ class Trials:
             with self._places.place(neighbours_of(context.peer()), cid) as is_there:
                 if not is_there:
                     return _RETRY
-                return await self._tried(cid, header, frames)
+                return await self._try(cid, header, frames)
         except ProtocolError as error:
             _log.warning("refused a trial: %s", error)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             raise AssertionError("an aborted call goes on") from error
 
-    async def _tried(
+    async def _try(
         self, cid: str, header: pb.PushHeader, frames: PushFrames
     ) -> pb.TrialReply:
         """Receives one trial, and says what came of it."""
@@ -105,10 +105,10 @@ class Trials:
     async def _verdict(self, push: Push) -> tuple[Verdict, str]:
         async with self._reading, self._opening.room:
             opened = await self._opening.open(push.payload)
-            return await self._core.ask(lambda told: _judged(told, push, opened))
+            return await self._core.ask(lambda told: _judge(told, push, opened))
 
 
-def _judged(told: Coordinator, push: Push, opened: Opened) -> tuple[Verdict, str]:
+def _judge(told: Coordinator, push: Push, opened: Opened) -> tuple[Verdict, str]:
     """Judges an update as one of the newest version; changes nothing."""
     state = told.state
     newest = ModelName(state.epoch, state.version)
@@ -117,7 +117,7 @@ def _judged(told: Coordinator, push: Push, opened: Opened) -> tuple[Verdict, str
     try:
         decision = judge(update, state)
     except Exception as error:  # noqa: BLE001 -- any error rejects the update
-        flaw = raised(error)
+        flaw = describe_raised(error)
         return flaw.verdict, flaw.reason
     return decision.verdict, decision.reason
 
@@ -159,7 +159,7 @@ class Enrolment:
         """Enrols a client."""
         cid = await self._callers.cid(request.key, context)
         await self._callers.check_disk(context)
-        named = await self._named(request, cid, context)
+        named = await self._identify(request, cid, context)
         for objection in self._objections(request, cid, named, context):
             await context.abort(objection.code, objection.text)
         await self._require_short(request, context)
@@ -191,7 +191,7 @@ class Enrolment:
         cid = await self._callers.cid(wanted.key, context)
         await self._checks.turn()
         await self._callers.check_disk(context)
-        named = await self._named(wanted, cid, context)
+        named = await self._identify(wanted, cid, context)
         objections = list(self._objections(wanted, cid, named, context))
         event = self._event(wanted, cid, named)
         standing, version = await self._core.ask(
@@ -204,7 +204,7 @@ class Enrolment:
             objections.append(_name_taken(named.name))
         warnings = (
             self._codes.difference(named.name, wanted.code),
-            _doubled(event, self._here(standing.doubles)),
+            _warn_of_double(event, self._here(standing.doubles)),
         )
         return pb.CheckReply(
             package=version_of("latecomer"),
@@ -276,7 +276,7 @@ class Enrolment:
 
     def _here(self, names: list[str]) -> list[str]:
         """Returns the names, each once, whose clients were heard of lately."""
-        named = self._run.coordinator.state.roster.named
+        named = self._run.coordinator.state.roster.rows_of
         ids = {name: [row.cid for row in named(name)] for name in names}
         return [
             name for name, own in ids.items() if any(map(self._sessions.is_here, own))
@@ -288,9 +288,9 @@ class Enrolment:
             self._doubled.add(client.cid)
             names = " and ".join([*others, client.name])
             _log.warning("%s joined with %s: %s", names, _place(client), _ADVICE)
-        return _doubled(client, others)
+        return _warn_of_double(client, others)
 
-    async def _named(
+    async def _identify(
         self, request: pb.EnrolRequest, cid: str, context: Context
     ) -> Named:
         invalid = grpc.StatusCode.INVALID_ARGUMENT
@@ -389,7 +389,7 @@ def _place(client: ClientEnrolled) -> str:
     return f"index {client.index} of count {client.count}"
 
 
-def _doubled(client: ClientEnrolled, others: list[str]) -> str:
+def _warn_of_double(client: ClientEnrolled, others: list[str]) -> str:
     """Returns the warning of a client that has the part of others; or nothing."""
     if not others:
         return ""
@@ -449,7 +449,7 @@ def _standing(coordinator: Coordinator, cid: str, named: Named) -> _Standing:
     return _Standing(
         has_left,
         is_owner,
-        _evicted(cid, named.name, state),
+        _why_evicted(cid, named.name, state),
         state.epoch,
         state.roster.doubles(cid),
     )
@@ -460,9 +460,9 @@ def _would_stand(
 ) -> tuple[_Standing, int]:
     """Returns the standing of a client if it enrolled now, and the version."""
     state = coordinator.state
-    claim = enrolled(event, state)
+    claim = check_enrolment(event, state)
     refused = claim.answer if isinstance(claim, Refuse) else None
-    evicted = _evicted(event.cid, event.name, state)
+    evicted = _why_evicted(event.cid, event.name, state)
     standing = _Standing(
         has_left=refused is Answer.OBSOLETE,
         is_owner=bool(evicted) or refused is None,
@@ -473,7 +473,7 @@ def _would_stand(
     return standing, state.version
 
 
-def _evicted(cid: str, name: str, state: ServerState) -> str:
+def _why_evicted(cid: str, name: str, state: ServerState) -> str:
     """Returns why a client may not come back; empty: it may."""
     reason, row = eviction(cid, name, state), state.clients.get(cid)
     if reason is None:

@@ -16,7 +16,8 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
-from fedcore.coordinator.events import Opened, UpdatePushed, open_update
+from fedcore.coordinator.events import Opened, UpdatePushed
+from fedcore.coordinator.rounds import open_update
 from fedcore.errors import ProtocolError, UnavailableError
 from fedcore.params import content_digest
 from fedcore.payloads import room
@@ -408,7 +409,7 @@ class Receiver:
                 upload = await self._place(name, header, limit)
             except (UnavailableError, TimeoutError):
                 return None
-            return await self._filled(upload, frames, limit)
+            return await self._fill(upload, frames, limit)
 
     async def _place(self, name: Name, header: pb.PushHeader, limit: Limit) -> Upload:
         """Waits for room, and returns a place for an update.
@@ -426,7 +427,7 @@ class Receiver:
         async with limit.within(self._stall):
             return await self.uploads.turn(name, take, is_inline=not header.size)
 
-    async def _filled(
+    async def _fill(
         self, upload: Upload, frames: PushFrames, limit: Limit
     ) -> Upload | None:
         """Receives the payload of an upload; returns None as :meth:`receive` does."""
@@ -503,7 +504,7 @@ class Pushes:
         algorithm = run.coordinator.algorithm
         limit = run.config.server.max_update_bytes
         self.max_update_bytes = limit or 8 * algorithm.spec.dim + (1 << 20)
-        self._uploads = _bounded_uploads(run, backend.core, self.max_update_bytes)
+        self._uploads = _make_uploads(run, backend.core, self.max_update_bytes)
         self._receiver = Receiver(
             self._uploads, self.max_update_bytes, run.config.timeouts.stall
         )
@@ -637,7 +638,7 @@ class Pushes:
         return reply
 
 
-def _bounded_uploads(run: Run, core: Core, max_update_bytes: int) -> Uploads:
+def _make_uploads(run: Run, core: Core, max_update_bytes: int) -> Uploads:
     config = run.config
     return Uploads(
         config.server.max_uploads,

@@ -77,10 +77,10 @@ class LineWriter:
         with contextlib.suppress(OSError, ValueError):
             while (line := self._lines.get()) is not None:
                 self._put(line())
-                self._put(self._dropped_line())
-            self._put(self._dropped_line())
+                self._put(self._make_dropped_line())
+            self._put(self._make_dropped_line())
 
-    def _dropped_line(self) -> str | None:
+    def _make_dropped_line(self) -> str | None:
         with self._lock:
             dropped, self._dropped = self._dropped, 0
         return self._say_dropped(dropped) if dropped else None

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcore.coordinator import events
-from fedcore.coordinator.answers import said, why_waiting
+from fedcore.coordinator.answers import describe_act
+from fedcore.coordinator.machine import why_waiting
 from fedcore.text import printable
 from fedrun.cli.traffic_tables import overhead_line, saving, totals_table
 from fedrun.journal.store import Row
@@ -107,7 +108,7 @@ class LiveView:
         sentences = [paused, self._progress.stalled, *warnings(coverage), away]
         found = [printable(each) for each in sentences if each][:MOST_WARNINGS]
         width = self._console.size.width - 4
-        lines = [line for text in found for line in _folded(text, width, "  ")]
+        lines = [line for text in found for line in _fold(text, width, "  ")]
         return [Text(line, "yellow") for line in lines]
 
     def _payload(self) -> str:
@@ -163,7 +164,7 @@ class LiveView:
         most = min(MOST_CLIENTS, room if len(clients) <= room else max(1, room - 1))
         for cid, client in sorted(clients[:most], key=lambda c: c[1].name):
             own = lanes.get(cid, {})
-            moved = (_passed(own, way, codecs=wide) for way in WAYS)
+            moved = (_describe_bytes(own, way, codecs=wide) for way in WAYS)
             table.add_row(*_row(client, cid in waiting), *moved)
         if len(clients) <= most:
             return _Part(table, table.row_count + 1)
@@ -185,7 +186,7 @@ class LiveView:
         """Returns the latest news that fit; the oldest give way."""
         found: list[Text] = []
         for news in reversed(self._news):
-            lines = [Text(line, style="dim") for line in _folded(news, width)]
+            lines = [Text(line, style="dim") for line in _fold(news, width)]
             if len(found) + len(lines) > room:
                 break
             found = lines + found
@@ -209,12 +210,12 @@ def _line(text: str) -> Text:
     return line
 
 
-def _folded(text: str, width: int, indent: str = " " * 9) -> list[str]:
+def _fold(text: str, width: int, indent: str = " " * 9) -> list[str]:
     """Returns the lines of a text, broken between words where that is possible."""
     return textwrap.wrap(text, max(width, 12), subsequent_indent=indent) or [""]
 
 
-def _passed(own: Mapping[Lane, Load], way: str, *, codecs: bool) -> str:
+def _describe_bytes(own: Mapping[Lane, Load], way: str, *, codecs: bool) -> str:
     """Returns the payload bytes of a client, and the codec that made most of them."""
     mine = {lane.codec: load for lane, load in own.items() if lane.way == way}
     made = sorted(mine.keys() - {CONTROL}, key=lambda codec: -mine[codec].payload)
@@ -290,6 +291,6 @@ def sentence_on(record: Row, progress: Progress) -> str:
             | events.Readmitted()
             | events.SnapshotOrdered()
         ):
-            return printable(said(record))
+            return printable(describe_act(record))
         case _:
             return ""

@@ -170,7 +170,7 @@ def _as_told(table: Callable[[JSON], RenderableType]) -> Callable[[JSON], Any]:
     """
 
     @wraps(table)
-    def shown(status: JSON) -> RenderableType:
+    def show_status(status: JSON) -> RenderableType:
         try:
             return table(_printable(status))
         except IMPOSSIBLE as error:
@@ -179,7 +179,7 @@ def _as_told(table: Callable[[JSON], RenderableType]) -> Callable[[JSON], Any]:
                 f"the server does not tell the status of a run: {why}"
             ) from error
 
-    return shown
+    return show_status
 
 
 def _printable(told: Any) -> Any:

@@ -73,7 +73,7 @@ def run(
 
     flags = [*(["--no-report"] if no_report else []), *(["-v"] if verbose else [])]
     file = [] if config is None else [str(config)]
-    words = ["fedsim", "run", *file, *_repeated(app, changes, data, log), *flags]
+    words = ["fedsim", "run", *file, *_repeat(app, changes, data, log), *flags]
     placed = [*words, *_option("--out", out), *_option("--resume", resume)]
     log_to_stderr(verbose)
     with hint_after_interruption(placed) as hint:
@@ -97,7 +97,7 @@ def _option(name: str, value: object) -> list[str]:
     return [] if value is None else [name, str(value)]
 
 
-def _repeated(
+def _repeat(
     app: str | None,
     changes: tuple[str, ...],
     data: tuple[str, ...],

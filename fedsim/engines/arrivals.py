@@ -42,7 +42,7 @@ from fedsim.world import World
 _log = logging.getLogger("fedsim")
 
 
-def recorded_clients(config: SimulateConfig, folder: Path) -> list[Client]:
+def read_clients(config: SimulateConfig, folder: Path) -> list[Client]:
     """The trainers of a recorded run.
 
     Args:
@@ -75,7 +75,7 @@ def recorded_clients(config: SimulateConfig, folder: Path) -> list[Client]:
     ]
 
 
-def recorded_start(folder: Path) -> Seconds:
+def read_start(folder: Path) -> Seconds:
     """The time at which a recorded run began."""
     with closing(Journal.open(folder, read_only=True)) as journal:
         return journal.configurations()[0][1].at

@@ -22,7 +22,7 @@ from fedcore.coordinator.events import (
 )
 from fedcore.errors import DivergedError, WorkloadError
 from fedcore.model import Metrics
-from fedcore.participant import Outcome, Participant, ParticipantState, assigned
+from fedcore.participant import Outcome, Participant, ParticipantState, assign
 from fedcore.protocol import Ack, Plan, Reply
 from fedcore.training import Trainer
 from fedcore.trees import Arrays
@@ -126,8 +126,8 @@ class ExactClients:
             fates.leave,
             fates.drop_out,
             fates.miss,
-            self._unexpected,
-            self._unexpected,
+            self._raise_unexpected,
+            self._raise_unexpected,
             self.ask,
             self._receive,
         )
@@ -174,7 +174,7 @@ class ExactClients:
     def _later(self, delay: Seconds, what: int, who: int) -> None:
         self._at(self._world.clock.now + delay, what, who)
 
-    def _unexpected(self, who: int) -> None:
+    def _raise_unexpected(self, who: int) -> None:
         raise AssertionError(f"{self._names[who]}: an event of another engine")
 
     def feed(self, event: Event) -> None:
@@ -199,12 +199,12 @@ class ExactClients:
         device = None
         if self._is_measured:
             device = self._population.device(who, self.fates.tasks[who] + 1)
-        pull = participant.pull(world.nonce(), device, self._announced(who))
+        pull = participant.pull(world.nonce(), device, self._plan(who))
         world.feed(
             ClientPulled(at=world.clock.now, pull=pull, fresh_epoch=world.fresh_epoch())
         )
 
-    def _announced(self, who: int) -> Plan | None:
+    def _plan(self, who: int) -> Plan | None:
         """What the update filter is to know before it lets a client train."""
         if not self._is_judged:
             return None
@@ -217,13 +217,13 @@ class ExactClients:
                 return None  # the task will raise it again, and is reported then
         return self._plans[who]
 
-    def declined(self, cid: str, rest: Seconds) -> None:
+    def receive_refusal(self, cid: str, rest: Seconds) -> None:
         """A client's task is refused before it is computed, and the client rests."""
         who = self._places[cid]
         if self.fates.is_there[who]:
             self._later(self._population.download(who, 0) + rest, ASKS, who)
 
-    def replied(self, cid: str, reply: Reply) -> None:
+    def receive_reply(self, cid: str, reply: Reply) -> None:
         """The model is on its way to a client."""
         who = self._places[cid]
         if self.fates.is_there[who]:
@@ -354,7 +354,7 @@ class ExactClients:
         algorithm, held = participant.algorithm, participant.state.held
         assert held is not None
         config = algorithm.config.client.at(held.version)
-        given, samples = assigned(algorithm, participant.state), self._data.count(who)
+        given, samples = assign(algorithm, participant.state), self._data.count(who)
         steps = config.steps_of(samples, given.work, given.samples)
         return _Task(config, samples, steps, given.samples)
 
@@ -407,7 +407,7 @@ class ExactClients:
         push = self.participants[who].push()
         self._world.feed(UpdatePushed(at=self._world.clock.now, push=push))
 
-    def acknowledged(self, cid: str, ack: Ack) -> None:
+    def receive_ack(self, cid: str, ack: Ack) -> None:
         """The answer is on its way to a client, or lost."""
         who = self._places[cid]
         if self._is_recorded:

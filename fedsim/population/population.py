@@ -86,7 +86,7 @@ class Population:
 
     # ------------------------------------------------------------------- making
 
-    def _drawn(self, distribution: DistributionConfig, key: Key) -> Floats:
+    def _draw(self, distribution: DistributionConfig, key: Key) -> Floats:
         """One value for each device."""
         return distribution.quantile(Chance(key, self.count).each())[: self.count]
 
@@ -98,7 +98,7 @@ class Population:
     def _speeds(
         self, config: SimulateConfig, key: Key, trace: list[ClientTrace] | None
     ) -> None:
-        slowness_N = self._drawn(config.speed, key.fold_in("speed"))
+        slowness_N = self._draw(config.speed, key.fold_in("speed"))
         step_N = config.step_seconds * slowness_N
         self._tasks: list[list[Seconds]] | None = None
         if trace is not None:
@@ -137,11 +137,9 @@ class Population:
         self, config: SimulateConfig, key: Key, trace: list[ClientTrace] | None
     ) -> None:
         link = config.link
-        spread_N = self._drawn(link.spread, key.fold_in("link"))
+        spread_N = self._draw(link.spread, key.fold_in("link"))
         up_N, down_N = link.up_mbit / spread_N, link.down_mbit / spread_N
-        delay_N = link.latency * self._drawn(
-            link.latency_spread, key.fold_in("latency")
-        )
+        delay_N = link.latency * self._draw(link.latency_spread, key.fold_in("latency"))
         if trace is not None:
             # A recorded task's time holds its transfers.
             measured = [np.inf if any(c.seconds_a_step(0)) else None for c in trace]

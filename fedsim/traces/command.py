@@ -6,8 +6,8 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from fedsim.traces.fit import Fit, fitted_section
-from fedsim.traces.journal import recorded_clients
+from fedsim.traces.fit import Fit, fit_section
+from fedsim.traces.journal import read_clients
 from fedsim.traces.write import write_trace
 from fedview.results import Results
 
@@ -23,7 +23,7 @@ def trace_run(folder: Path, out: Path, *, fitted: bool) -> None:
     Raises:
         ConfigError: no client was enrolled, or the file cannot be written.
     """
-    recording = recorded_clients(Results(folder))
+    recording = read_clients(Results(folder))
     console = Console(stderr=True)
     write_trace(out, recording.clients)
     console.print(
@@ -32,7 +32,7 @@ def trace_run(folder: Path, out: Path, *, fitted: bool) -> None:
         soft_wrap=True,
     )
     if fitted:
-        section, fits = fitted_section(recording)
+        section, fits = fit_section(recording)
         console.print(_table(fits))
         text = yaml.safe_dump(
             {"simulate": section}, sort_keys=False, default_flow_style=None

@@ -83,7 +83,7 @@ def fit(what: str, values: Sequence[float]) -> Fit:
     return best
 
 
-def fitted_section(recording: Recording) -> tuple[dict[str, Any], list[Fit]]:
+def fit_section(recording: Recording) -> tuple[dict[str, Any], list[Fit]]:
     """The section ``simulate:`` for a recording, and how well each part of it fits.
 
     Raises:

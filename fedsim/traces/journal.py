@@ -41,7 +41,7 @@ class Recording:
     absences: list[Seconds]  # those that the server noticed, and that ended
 
 
-def recorded_clients(results: Results, until: Seconds = math.inf) -> Recording:
+def read_clients(results: Results, until: Seconds = math.inf) -> Recording:
     """Reads what the trainers of a run did, in the order of their index.
 
     Args:

@@ -68,7 +68,7 @@ class _Reader:
         for line, cells in _lines(self._path):
             self._line = line
             if header is None:
-                header = self._checked(cells)
+                header = self._check(cells)
             else:
                 self._take(header, cells)
         if not self._clients:
@@ -97,7 +97,7 @@ class _Reader:
     def _fail(self, what: str) -> NoReturn:
         _fail(self._path, self._line, what)
 
-    def _checked(self, header: list[str]) -> list[str]:
+    def _check(self, header: list[str]) -> list[str]:
         names = [name.strip() for name in header]
         for place, name in enumerate(names):
             if name not in COLUMNS:

@@ -12,7 +12,7 @@ from fedcore.coordinator.events import (
     ServerStarted,
     Unproved,
 )
-from fedcore.coordinator.settings import lower_is_better, reached
+from fedcore.coordinator.settings import lower_is_better, reaches
 from fedcore.errors import ConfigError
 from fedcore.protocol import Verdict
 from fedrun import units
@@ -174,7 +174,7 @@ def _aim(results: Results, table: Table, name: str) -> Iterator[str]:
     aim = f"target of {bound} {units.metric(goal)}"
     versions, values = table.get("version", []), table.get(name, [])
     for version, value in zip(versions, values, strict=True):
-        if is_number(value) and reached({name: goal}, {name: value}):
+        if is_number(value) and reaches({name: goal}, {name: value}):
             (seconds,) = published_at(results, [version])
             after = f", after {units.in_seconds(seconds)}" if seconds >= 0 else ""
             untrained = "" if version else ", before any training"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from fedcore.coordinator.answers import said
+from fedcore.coordinator.answers import describe_act
 from fedcore.coordinator.events import (
     Act,
     Closed,
@@ -113,7 +113,7 @@ def history(results: Results) -> list[Mark]:
         for r in results.of(RunResumed)
     ]
     for kind, what in _ACTS.items():
-        marks += [Mark(r.at, what, said(r)) for r in results.of(kind)]
+        marks += [Mark(r.at, what, describe_act(r)) for r in results.of(kind)]
     marks += [Mark(r.at, "ended", r.reason) for r in results.of(Closed)]
     marks = [m._replace(seconds=m.seconds - results.started) for m in marks]
     for start, end, how in downtimes(results):

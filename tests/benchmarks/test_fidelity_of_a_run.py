@@ -29,7 +29,7 @@ from fedrun.config import parse_config
 from fedrun.journal import Configured
 from fedsim.traces import ClientTrace, Segment, read_trace, write_trace
 from fedsim.traces.format import State
-from fedsim.traces.journal import recorded_clients
+from fedsim.traces.journal import read_clients
 from fedview.report.downsample import Floats
 from fedview.results import Results
 from tests.fedsim.toys import settings, toy
@@ -270,7 +270,7 @@ def test_a_calibrated_prediction_knows_nothing_of_what_came_later(
     run = simulated(tmp_path / "run", simulate=COMING, stop={"versions": 200})
     predictor(run, tmp_path).calibrated(0, 40.0)
     traced = read_trace(tmp_path / "calibrated-0.csv")
-    known = recorded_clients(run, until=40.0).clients
+    known = read_clients(run, until=40.0).clients
     for client, pilot in zip(traced, known, strict=True):
         tasks = [s for s in client.segments if s.state == "task"]
         assert tasks == [s for s in pilot.segments if s.state == "task"]

@@ -320,7 +320,7 @@ def test_a_client_says_its_labels_only_where_they_are_looked_at(
             worker(server, folder / "ann") as ann,
         ):
             ann._enrol()
-            return ann._announced()
+            return ann._describe_plan()
 
     alike = {"similarity_percentile": 10}
     assert said(filter={}) is None

@@ -22,8 +22,7 @@ from fedcore.participant import (
     Trained,
     WrongModelError,
 )
-from fedcore.participant.histories import changed
-from fedcore.participant.keeping import newest
+from fedcore.participant.machine import change_history, newest
 from fedcore.participant.state import Sent
 from fedcore.payloads import dense_payload, pack
 from fedcore.payloads.block import turn_of
@@ -730,7 +729,7 @@ def test_an_update_of_no_number_is_dropped_in_words(value: float) -> None:
 def test_who_changes_history_holds_no_model_until_one_comes() -> None:
     one = client()
     reply = Reply(nonce=7, patch=full(RAMP_D, 5, LATER), receipt=None)
-    state = changed(one.algorithm, one.state, reply)
+    state = change_history(one.algorithm, one.state, reply)
     assert state.held is None
     assert state.public_D is None
 

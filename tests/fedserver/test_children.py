@@ -16,7 +16,7 @@ from fedrun.run import open_run
 from fedserver.children import (
     EVALUATOR,
     check_model,
-    fitted_model,
+    fit_model,
     keep_evaluating,
     make_model,
 )
@@ -156,7 +156,7 @@ def test_a_model_is_made_from_the_app_once(tmp_path: Path) -> None:
 def test_a_new_run_makes_the_model_that_it_begins_with(tmp_path: Path) -> None:
     config = settings(tmp_path, **with_app(tmp_path, "{}"))
     config.model.unlink()
-    with fitted_model(config, tmp_path) as begins_with:
+    with fit_model(config, tmp_path) as begins_with:
         assert begins_with == config.model
         assert config.model.is_file()
 
@@ -209,7 +209,7 @@ def test_a_run_begins_with_another_programs_checkpoint_in_the_apps_order(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = of_another_program(tmp_path)
-    with fitted_model(config, tmp_path) as begins_with:
+    with fit_model(config, tmp_path) as begins_with:
         assert begins_with != config.model
         open_run(config, 0.0, durable=False, model=begins_with).journal.close()
     assert not begins_with.exists()
@@ -219,7 +219,7 @@ def test_a_run_begins_with_another_programs_checkpoint_in_the_apps_order(
     assert names == ["w", "b"]
     assert run.coordinator.state.exact_D.tolist() == [1, 2, 3, 4, 5, 6, 1, 2]
     run.journal.close()
-    with fitted_model(config, tmp_path) as goes_on:
+    with fit_model(config, tmp_path) as goes_on:
         assert goes_on == config.model  # nothing is compared any more
     save_file(PLAIN | {"b": np.ones(2, np.float16)}, config.model)
     for compares in (
@@ -238,7 +238,7 @@ def test_a_file_of_another_model_is_told_before_a_run_begins(tmp_path: Path) -> 
     )
     for compares in (
         lambda: check_model(config, tmp_path),
-        lambda: fitted_model(config, tmp_path).__enter__(),
+        lambda: fit_model(config, tmp_path).__enter__(),
     ):
         with pytest.raises(WorkloadError) as caught:
             compares()

@@ -19,7 +19,7 @@ from fedcore.compressors import (
     SemiDiscrete,
     TopK,
 )
-from fedcore.coordinator.events import open_update
+from fedcore.coordinator.rounds import open_update
 from fedcore.errors import PayloadError
 from fedcore.params import ParamSpec
 from fedcore.payloads import low_rank_payload, sparse_payload
@@ -77,7 +77,7 @@ def test_updates_are_read_beside_the_core_thread(
         threads.add(threading.current_thread().name)
         return read(*args)
 
-    monkeypatch.setattr("fedcore.coordinator.events.payloads.unpack", noted)
+    monkeypatch.setattr("fedcore.coordinator.rounds.payloads.unpack", noted)
     dim = 2 * opening.LIGHT
     with served(tmp_path, dim) as server, Peer(server.address, dim=dim) as peer:
         peer.pull()
@@ -96,7 +96,7 @@ def test_an_update_at_which_reading_raises_is_put_aside(
     with served(tmp_path) as server, Peer(server.address) as peer:
         peer.pull()
         with monkeypatch.context() as patch:
-            patch.setattr("fedcore.coordinator.events.payloads.magnitude", fail)
+            patch.setattr("fedcore.coordinator.rounds.payloads.magnitude", fail)
             reply = peer.push(packed(ones()))
         assert reply.answer == pb.ANSWER_REJECTED_MALFORMED
         assert "a mistake in a codec" in reply.reason

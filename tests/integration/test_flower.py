@@ -168,7 +168,7 @@ def test_flwr_that_is_absent_or_too_old_is_one_sentence(
     if version is None:
         monkeypatch.setattr(optional, "find_spec", lambda module: None)
     else:
-        monkeypatch.setattr(library, "_installed", lambda: version)
+        monkeypatch.setattr(library, "_read_version", lambda: version)
     with desk(tmp_path, monkeypatch):
         done = typed("fedsim", "run", "--flower", "app")
         assert words in done.sentence(78)

@@ -41,7 +41,7 @@ from fedrun.journal import verify as verified
 from fedrun.journal.recover import recover
 from fedrun.journal.store import checksum
 from fedrun.phase_file import FORMAT, first_client, read_phases
-from fedsim.traces.journal import recorded_clients
+from fedsim.traces.journal import read_clients
 from fedsim.traces.read import read_trace, read_values
 from fedstudies.cache import Cache
 from fedstudies.codecs.pairs import candidate
@@ -330,7 +330,7 @@ def _told(folder: Path) -> None:
 
 
 def _traced(folder: Path) -> None:
-    recorded_clients(Results(folder))
+    read_clients(Results(folder))
 
 
 def _recovered(folder: Path) -> None:

@@ -22,23 +22,13 @@ from fedcore.coordinator import Coordinator, Rounds
 from fedcore.coordinator import answers as claims
 from fedcore.coordinator import machine as coordinator_module
 from fedcore.coordinator.actions import Persist, SendAck
-from fedcore.coordinator.answers import acknowledged
 from fedcore.coordinator.events import Departed, Stepped
 from fedcore.coordinator.leases import Leases
-from fedcore.coordinator.machine import Pulls
+from fedcore.coordinator.machine import Pulls, acknowledge
 from fedcore.coordinator.members import ClientRow
 from fedcore.coordinator.published import Published
 from fedcore.coordinator.state import ServerState
-from fedcore.participant import (
-    Outcome,
-    Participant,
-    ParticipantState,
-    histories,
-    keeping,
-    models,
-    updates,
-    verdicts,
-)
+from fedcore.participant import Outcome, Participant, ParticipantState, machine
 from fedcore.payloads import decode, dense_payload, pack, unpack
 from fedcore.proofs import Authenticator
 from fedcore.protocol import Ack, Answer, Push, Receipt, Settled, Verdict
@@ -97,15 +87,15 @@ def residual_committed_at_send(stack: ExitStack) -> None:
             ParticipantState, old_settled(algorithm, state, verdict, *args, **kw)
         )
 
-    old_sent = _swap(stack, updates, "sent", sent)
-    old_settled = _swap(stack, verdicts, "settled", settled)
+    old_sent = _swap(stack, machine, "put_in_flight", sent)
+    old_settled = _swap(stack, machine, "settle", settled)
 
 
 @mutant
 def fold_back_on_a_missing_ack(stack: ExitStack) -> None:
     def pull(self: Participant, nonce: int) -> Any:
         if self.state.pending is not None:
-            self.state = verdicts.settled(
+            self.state = machine.settle(
                 self.algorithm, self.state, Verdict.REJECTED_STALE, 0, sent_once=True
             )
         return old(self, nonce)
@@ -137,7 +127,7 @@ def memory_overwritten_instead_of_added(stack: ExitStack) -> None:
     def folded(algorithm: Any, memory_D: Any, *args: Any) -> Any:
         return old(algorithm, memory_D * 0, *args)
 
-    old = _swap(stack, keeping, "folded", folded)
+    old = _swap(stack, machine, "fold_back", folded)
 
 
 @mutant
@@ -181,13 +171,13 @@ def old_disk_goes_unnoticed(stack: ExitStack) -> None:
             return Outcome.RETRY
         return old(self, ack)
 
-    _swap(stack, histories, "check_disk", lambda state, receipt: None)
+    _swap(stack, machine, "check_disk", lambda state, receipt: None)
     old = _swap(stack, Participant, "settle", settle)
 
 
 @mutant
 def history_is_not_kept(stack: ExitStack) -> None:
-    _swap(stack, keeping, "bounded", lambda algorithm, state, history: ())
+    _swap(stack, machine, "limit_history", lambda algorithm, state, history: ())
 
 
 @mutant
@@ -195,7 +185,7 @@ def rejected_messages_are_not_in_the_history(stack: ExitStack) -> None:
     def bounded(algorithm: Any, state: Any, history: Any) -> Any:
         return old(algorithm, state, [sent for sent in history if sent.in_model])
 
-    old = _swap(stack, keeping, "bounded", bounded)
+    old = _swap(stack, machine, "limit_history", bounded)
 
 
 @mutant
@@ -203,7 +193,7 @@ def residual_is_damped(stack: ExitStack) -> None:
     def sent(state: Any, packed: Any, residual_D: Any, *args: Any) -> Any:
         return old(state, packed, residual_D * np.float32(0.5), *args)
 
-    old = _swap(stack, updates, "sent", sent)
+    old = _swap(stack, machine, "put_in_flight", sent)
 
 
 @mutant
@@ -214,7 +204,7 @@ def residual_of_the_values_before_encoding(stack: ExitStack) -> None:
         left_D = np.where(vector(packed) != 0, np.float32(0), residual_D)
         return old(state, packed, left_D, *args)
 
-    old = _swap(stack, updates, "sent", sent)
+    old = _swap(stack, machine, "put_in_flight", sent)
 
 
 # --------------------------------------------- clients that train on meanwhile
@@ -243,7 +233,7 @@ def rejected_update_is_taken_out_of_the_local_model(stack: ExitStack) -> None:
     def is_gone(uplink: Any, verdict: Verdict, **_: Any) -> bool:
         return verdict is not Verdict.ACCEPTED
 
-    _swap(stack, verdicts, "is_gone", is_gone)
+    _swap(stack, machine, "is_gone", is_gone)
 
 
 @mutant
@@ -273,7 +263,7 @@ def sends_before_the_verdict_and_trains_on(stack: ExitStack) -> None:
             state = replace(state, pending=None)
         return old(algorithm, state, *args)
 
-    old = _swap(stack, updates, "finished", finished)
+    old = _swap(stack, machine, "end_task", finished)
 
 
 # ------------------------------------------------------------------- the server
@@ -310,7 +300,7 @@ def receipt_stored_after_the_ack(stack: ExitStack) -> None:
         return answer
 
     old = _swap(stack, ServerState, "settle", settle)
-    old_acknowledge = _swap(stack, coordinator_module, "acknowledged", acknowledge)
+    old_acknowledge = _swap(stack, coordinator_module, "acknowledge", acknowledge)
 
 
 @mutant
@@ -333,8 +323,8 @@ def other_epoch_stored_as_a_verdict(stack: ExitStack) -> None:
         answer = last.ack.answer if isinstance(last, SendAck) else None
         if answer is Answer.OTHER_EPOCH and row is not None:
             verdict = Verdict.REJECTED_STALE
-            row.decided(Receipt(message.seq, message.digest, verdict, 0.0, 0), "")
-            last = acknowledged(message, self.state, self.proofs)
+            row.store_verdict(Receipt(message.seq, message.digest, verdict, 0.0, 0), "")
+            last = acknowledge(message, self.state, self.proofs)
         return [*others, last]
 
     old = _swap(stack, Coordinator, "_push", push)
@@ -448,7 +438,7 @@ def verdicts_proved_in_the_epoch_of_the_server(stack: ExitStack) -> None:
     def acknowledge(push: Push, state: ServerState, proofs: Any) -> Any:
         return old(replace(push, epoch=state.epoch), state, proofs)
 
-    old = _swap(stack, coordinator_module, "acknowledged", acknowledge)
+    old = _swap(stack, coordinator_module, "acknowledge", acknowledge)
 
 
 @mutant
@@ -456,7 +446,7 @@ def versions_leave_without_proof(stack: ExitStack) -> None:
     def installed(state: Any, reply: Any, *args: Any) -> Any:
         return old(state, replace(reply, proof=0), *args)
 
-    old = _swap(stack, models, "installed", installed)
+    old = _swap(stack, machine, "install", installed)
 
 
 @mutant
@@ -465,7 +455,7 @@ def proof_of_a_version_forgotten_when_it_is_held(stack: ExitStack) -> None:
         state = old(state, reply, *args)
         return replace(state, held=state.held._replace(proof=reply.proof))
 
-    old = _swap(stack, models, "installed", installed)
+    old = _swap(stack, machine, "install", installed)
 
 
 @mutant
@@ -473,7 +463,7 @@ def proofs_of_verdicts_are_not_kept(stack: ExitStack) -> None:
     def settled(algorithm: Any, state: Any, verdict: Any, proof: Any, **kw: Any) -> Any:
         return old(algorithm, state, verdict, 0, **kw)
 
-    old = _swap(stack, verdicts, "settled", settled)
+    old = _swap(stack, machine, "settle", settled)
 
 
 @mutant
@@ -481,13 +471,13 @@ def proofs_of_what_was_left_are_not_kept(stack: ExitStack) -> None:
     def changed(algorithm: Any, state: Any, reply: Any) -> Any:
         return old(algorithm, state, replace(reply, left=0))
 
-    old = _swap(stack, histories, "changed", changed)
+    old = _swap(stack, machine, "change_history", changed)
 
 
 @mutant
 def proofs_do_not_lie_on_the_disk(stack: ExitStack) -> None:
     def facts(state: Any, *args: Any) -> Any:
-        return old(histories.without_proofs(state), *args)
+        return old(machine.strip_proofs(state), *args)
 
     old = _swap(stack, store_module, "facts_of", facts)
 
@@ -498,7 +488,7 @@ def patch_labelled_one_version_early(stack: ExitStack) -> None:
         made = old(self, *args)
         return replace(made, version=max(0, made.version - 1))
 
-    old = _swap(stack, Published, "_named", named)
+    old = _swap(stack, Published, "_make_patch", named)
 
 
 @mutant
@@ -512,12 +502,12 @@ def base_known_by_number_without_digest(stack: ExitStack) -> None:
 @mutant
 def messages_summed_in_float32_for_catch_up(stack: ExitStack) -> None:
     def replay(self: Published, start: int) -> Any:
-        missed = self._missed(start)
+        missed = self._find_missed(start)
         if len(missed) < 2:
             return old(self, start)
         messages = [unpack(entry.message or b"", SPEC.sizes) for entry in missed]
         packed = pack(dense_payload(sum(map(decode, messages))))
-        return self._named("replay", start, [packed], [len(packed)])
+        return self._make_patch("replay", start, [packed], [len(packed)])
 
     old = _swap(stack, Published, "_replay", replay)
 
@@ -528,7 +518,7 @@ def first_message_left_out_of_catch_up(stack: ExitStack) -> None:
         made = old(self, start)
         if made is None or len(made.parts) < 3:
             return made
-        return self._named("replay", start, made.parts[1:], made.lengths[1:])
+        return self._make_patch("replay", start, made.parts[1:], made.lengths[1:])
 
     old = _swap(stack, Published, "_replay", replay)
 
@@ -884,4 +874,4 @@ def a_pause_is_a_verdict(stack: ExitStack) -> None:
         verdict = Verdict.REJECTED_POLICY
         return replace(made, ack=replace(made.ack, answer=verdict))
 
-    old = _swap(stack, coordinator_module, "answered", answer)
+    old = _swap(stack, coordinator_module, "answer_push", answer)

@@ -71,7 +71,7 @@ class Reader:
     def read(self) -> Readings:
         """Reads the device; takes a second where the load is asked for."""
         asked = self._asked
-        metered = _metered(asked.unmetered) if asked.unmetered else None
+        metered = _ask_metered(asked.unmetered) if asked.unmetered else None
         power = read_power(self._power)
         load = self._load() if asked.idle is not None else None
         return Readings(load, *power, metered)
@@ -159,7 +159,7 @@ def _on_mains(mains: list[bool], states: list[str]) -> bool | None:
     return True if set(states) <= {"Charging", "Full", "Not charging"} else None
 
 
-def _metered(asked: Command | bool) -> bool | None:
+def _ask_metered(asked: Command | bool) -> bool | None:
     """Asks whether the network is metered; None: nobody knows."""
     if isinstance(asked, Command):
         ended = _run(asked.command)

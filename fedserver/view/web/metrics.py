@@ -70,7 +70,7 @@ def _staleness(progress: Progress) -> Histogram:
     return Histogram(list(zip(bounds, counts, strict=True)), progress.staleness_sum)
 
 
-def _evaluated(progress: Progress) -> Mapping[str, float]:
+def _read_metrics(progress: Progress) -> Mapping[str, float]:
     values = progress.metrics[-1][1] if progress.metrics else {}
     return dict(list(values.items())[:MOST_NAMES])
 
@@ -152,7 +152,7 @@ METRICS = (
     ),
     Metric(
         "fed_evaluated_metric",
-        _evaluated,
+        _read_metrics,
         "The newest value of each metric that an evaluator reports.",
         ("name",),
         values=f"the metric's name, such as accuracy; the first {MOST_NAMES} names",

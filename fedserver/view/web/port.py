@@ -50,7 +50,7 @@ class WebPort:
         """
         require_packages()
         self._progress = progress
-        self._socket = _bound(listen)
+        self._socket = _bind(listen)
         self._scraping = asyncio.Lock()
         host, port = self._socket.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -64,7 +64,7 @@ class WebPort:
             log_config=None,
             access_log=False,
             lifespan="off",
-            http=_bounded_protocol(),
+            http=_make_protocol(),
             ws="none",
             server_header=False,
             timeout_graceful_shutdown=LAST,
@@ -111,7 +111,7 @@ class WebPort:
         return applications.Starlette(routes=routes)
 
 
-def _bounded_protocol() -> Any:
+def _make_protocol() -> Any:
     """Returns uvicorn's protocol with a limit on connections and on their life.
 
     Without it, connections that say nothing would use up the process's descriptors.
@@ -181,7 +181,7 @@ def _registry(progress: Progress) -> Any:
     return registry
 
 
-def _bound(listen: str) -> socket.socket:
+def _bind(listen: str) -> socket.socket:
     """Returns a socket that listens.
 
     Raises:

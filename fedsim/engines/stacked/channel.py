@@ -69,7 +69,7 @@ class Channel:
 
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL, buffer_callback=apart)
         sizes = [part.nbytes for part in parts]
-        starts, needed = _laid_out(sizes)
+        starts, needed = _lay_out(sizes)
         number, fresh = self._room_of(needed) if parts else (0, 0)
         self._connection.send(_Head(sizes, number, fresh, self._left()))
         if fresh:
@@ -93,7 +93,7 @@ class Channel:
             self._ours[number].is_free = True
         if head.fresh:
             handle = recv_handle(self._connection)
-            self._theirs[head.room] = _mapped(handle, head.fresh)
+            self._theirs[head.room] = _map(handle, head.fresh)
         data = self._connection.recv_bytes()
         parts = self._parts(head) if head.sizes else []
         return pickle.loads(data, buffers=parts)  # noqa: S301 -- our own process
@@ -106,7 +106,7 @@ class Channel:
         """The arrays of a message; the large ones stay in the room."""
         room = np.frombuffer(self._theirs[head.room], np.uint8)
         self._visited[head.room] = weakref.ref(room)
-        starts, _ = _laid_out(head.sizes)
+        starts, _ = _lay_out(head.sizes)
         parts = [
             room[start : start + size]
             for start, size in zip(starts, head.sizes, strict=True)
@@ -138,10 +138,10 @@ class Channel:
         handle = _nameless()
         os.ftruncate(handle, nbytes)
         send_handle(self._connection, handle, 0)  # whose it is matters elsewhere
-        self._ours[number : number + 1] = [_Room(_mapped(handle, nbytes))]
+        self._ours[number : number + 1] = [_Room(_map(handle, nbytes))]
 
 
-def _laid_out(sizes: list[int]) -> tuple[list[int], int]:
+def _lay_out(sizes: list[int]) -> tuple[list[int], int]:
     """Where parts of these sizes begin, and where the last one ends."""
     starts, end = [], 0
     for size in sizes:
@@ -158,7 +158,7 @@ def _nameless() -> int:
         return os.dup(file.fileno())
 
 
-def _mapped(handle: int, nbytes: int) -> mmap.mmap:
+def _map(handle: int, nbytes: int) -> mmap.mmap:
     """Its memory; the handle is not needed any more."""
     try:
         return mmap.mmap(handle, nbytes)

@@ -140,7 +140,7 @@ class StackedClients:
         world.closing.append(self._end)
         world.follow, world.start = self._follow, self._granted.append
         world.actors.update(dict.fromkeys(names, self))
-        self._rounds.asked = self._asked
+        self._rounds.asked = self._look_up
 
     def clients(self) -> Iterator[tuple[Client, State]]:
         """Yields all of them, with what they keep from their last message."""
@@ -227,7 +227,7 @@ class StackedClients:
         if actions:
             self._world.carry_out_now([*actions])
         for record in declined:
-            self.declined(record.cid, self._rest or 0.0)
+            self.receive_refusal(record.cid, self._rest or 0.0)
         if leases:
             self._start(leases)
 
@@ -326,7 +326,7 @@ class StackedClients:
                 self._queue.put(received, REPORTS, who)
         return given if is_fine else None
 
-    def _asked(self, cid: str) -> Asked:
+    def _look_up(self, cid: str) -> Asked:
         """Returns what a client that waits says of itself."""
         who, device, plan = self._places[cid], None, None
         if self._is_measured:
@@ -335,18 +335,18 @@ class StackedClients:
             plan = self._data.plan(who)
         return Asked(device, plan)
 
-    def declined(self, cid: str, rest: Seconds) -> None:
+    def receive_refusal(self, cid: str, rest: Seconds) -> None:
         """A client's task is refused before it is computed, and the client rests."""
         who = self._places[cid]
         if self._fates.is_there[who]:
             when = self._clock.now + self._population.download(who, 0) + rest
             self._queue.put(when, ASKS, who)
 
-    def replied(self, cid: str, reply: Reply) -> None:
+    def receive_reply(self, cid: str, reply: Reply) -> None:
         """Simulated in stacks, no client pulls."""
         raise AssertionError(f"{cid} has pulled")
 
-    def acknowledged(self, cid: str, ack: Ack) -> None:
+    def receive_ack(self, cid: str, ack: Ack) -> None:
         """Simulated in stacks, no client pushes."""
         raise AssertionError(f"{cid} has pushed")
 
@@ -381,12 +381,12 @@ class StackedClients:
         controls = self._controls
         if controls and not self._goes_well(who, controls.finish, stack, row):
             self._fail(who)
-        elif self._made(who, stack, row, attempts=0):
+        elif self._make_message(who, stack, row, attempts=0):
             self.upload(who)
         else:
             self._waste(who, stack, row)
 
-    def _made(self, who: int, stack: Stack, row: int, attempts: int) -> bool:
+    def _make_message(self, who: int, stack: Stack, row: int, attempts: int) -> bool:
         """Makes a client's message, unless its update cannot be used."""
         if not stack.sound[row]:
             return False
@@ -426,7 +426,7 @@ class StackedClients:
             Whether the server must decide now; None: the update cannot be used.
         """
         stack, row = self._work.result(who)
-        if not self._made(who, stack, row, attempts=1):
+        if not self._make_message(who, stack, row, attempts=1):
             return None
         decides = self._messages.take_in(who, at, stack, row)
         self._queue.put_ack(at + self._latency[who], who)
@@ -437,7 +437,7 @@ class StackedClients:
         now, messages = self._clock.now, self._messages
         stack, row = self._work.result(who)
         is_new = self._direct and not messages.is_pending[who]
-        if is_new and not self._made(who, stack, row, attempts=1):
+        if is_new and not self._make_message(who, stack, row, attempts=1):
             self._waste(who, stack, row)
             return
         if messages.take_in(who, now, stack, row):

@@ -149,14 +149,16 @@ class Computer:
             left = tasks[len(found) :]
             part = left[: -(-len(left) // -(-len(left) // most))]  # all about as many
             try:
-                found += self._found(part, models)
+                found += self._compute_together(part, models)
             except Exception as error:
                 if len(part) == 1 or not out_of_memory(error):
                     raise
                 most = len(part) // 2
         return found, most
 
-    def _found(self, tasks: Sequence[Task], models: Models) -> list[tuple[Stack, int]]:
+    def _compute_together(
+        self, tasks: Sequence[Task], models: Models
+    ) -> list[tuple[Stack, int]]:
         """What comes of tasks together; halved until those that fail are alone."""
         try:
             stack = self._together(tasks, models)
@@ -166,8 +168,8 @@ class Computer:
             if len(tasks) == 1:
                 return [(Stack.failed(Failure.of(error)), 0)]
             middle = len(tasks) // 2
-            first = self._found(tasks[:middle], models)
-            return first + self._found(tasks[middle:], models)
+            first = self._compute_together(tasks[:middle], models)
+            return first + self._compute_together(tasks[middle:], models)
         return [(stack, row) for row in range(len(tasks))]
 
     def _together(self, tasks: Sequence[Task], models: Models) -> Stack:

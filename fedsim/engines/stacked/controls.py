@@ -59,11 +59,11 @@ class Controls:
 
     def assign(self, who: int, received: Seconds, nbytes: int) -> Assignment:
         """Returns what a client's task is given, once a model is received."""
-        return self._controller.assign(self._received(who, received, nbytes))
+        return self._controller.assign(self._receive(who, received, nbytes))
 
     def receive(self, who: int, nbytes: int) -> None:
         """Observes that a client has received a model of so many bytes."""
-        self._states[who] = self._received(who, self._clock.now, nbytes)
+        self._states[who] = self._receive(who, self._clock.now, nbytes)
         self._public.pop(who, None)
         self._patches[who] = nbytes
 
@@ -100,7 +100,7 @@ class Controls:
         else:
             self._observe(who, int(part * nbytes))
 
-    def _received(self, who: int, at: Seconds, nbytes: int) -> State:
+    def _receive(self, who: int, at: Seconds, nbytes: int) -> State:
         """Returns the state after a model has come, and was evaluated if need be."""
         observe = self._controller.observe
         state = observe(self._states.get(who), Report(at=at, nbytes=nbytes))

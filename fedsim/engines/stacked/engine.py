@@ -21,7 +21,7 @@ from fedsim.engines.ray import ray_links
 from fedsim.engines.stacked.clients import StackedClients
 from fedsim.engines.stacked.compute import Computer, Computes
 from fedsim.engines.stacked.processes import ProcessLink
-from fedsim.engines.stacked.trial import Tried, tried_here, try_clients
+from fedsim.engines.stacked.trial import Tried, try_clients, try_here
 from fedsim.engines.stacked.work import Work
 from fedsim.engines.stacked.worker import (
     KEPT,
@@ -39,7 +39,7 @@ from fedsim.world import World
 _log = logging.getLogger("fedsim")
 
 
-def stacked_model(
+def make_stacked_model(
     config: FederationConfig,
     workload: Workload,
     model: FlatModel,
@@ -82,7 +82,7 @@ def _try(
         link = _links(config, config.algorithm, workload, population, labels=False)
         _try_elsewhere(link, clients)
     else:
-        try_clients(clients, partial(tried_here, stacked, model, workload))
+        try_clients(clients, partial(try_here, stacked, model, workload))
 
 
 def _try_elsewhere(link: Callable[[], Link], clients: Sequence[Client]) -> None:
@@ -122,7 +122,7 @@ def _reason_against(config: FederationConfig) -> str | None:
     return next(filter(None, reasons), None)
 
 
-def stacked_clients(
+def make_stacked_clients(
     world: World,
     population: Population,
     workload: Workload,

@@ -52,7 +52,7 @@ def try_clients(clients: Iterable[Client], attempt: Callable[[Client], Tried]) -
         raise nobody_trains([*tried], errors[-1])
 
 
-def tried_here(
+def try_here(
     stacked: StackedModel, model: FlatModel, workload: Workload, client: Client
 ) -> Tried:
     """Computes one gradient of a client, alone and in a stack, in this process."""

@@ -20,7 +20,7 @@ from fedrun.app import load_app
 from fedrun.methods import Source, load_source
 from fedrun.user_files import PREFIX
 from fedsim.engines.stacked.compute import Computed, Computer, Task
-from fedsim.engines.stacked.trial import tried_here
+from fedsim.engines.stacked.trial import try_here
 
 # A stack makes and drops arrays of megabytes at each step. A page of theirs that was
 # given back would cost a fault: a fifth of the time of small models.
@@ -110,12 +110,12 @@ class Worker:
         """What comes of a share or a trial; its arrays may come beside it."""
         try:
             if isinstance(share, Trial):
-                return self._tried(share.client)
-            return self._computed(share, share.arrays or arrays)
+                return self._try(share.client)
+            return self._compute(share, share.arrays or arrays)
         except BaseException as error:  # noqa: BLE001 -- it is told, and raised there
             return Failure.of(error)
 
-    def _computed(self, share: Share, arrays: Any) -> Computed:
+    def _compute(self, share: Share, arrays: Any) -> Computed:
         if arrays is not None:
             self._shared = arrays
         for client, given in share.samples.items():
@@ -128,8 +128,8 @@ class Worker:
             stack.let_go()
         return found
 
-    def _tried(self, client: int) -> TrialReply:
-        is_read, error = tried_here(
+    def _try(self, client: int) -> TrialReply:
+        is_read, error = try_here(
             self._stacked, self._model, self._workload, self._clients[client]
         )
         return TrialReply(is_read, None if error is None else Failure.of(error))
@@ -168,7 +168,7 @@ class _Own:
             return self.workload.samples(self.workload.train_data(self.client), whose)
 
 
-def found_as(workload: Workload) -> str | None:
+def find_name(workload: Workload) -> str | None:
     """The name, module:attribute, under which another process finds a workload."""
     for name, module in list(sys.modules.items()):
         if name in ("__main__", "__mp_main__"):
@@ -194,7 +194,7 @@ def portable(workload: Workload) -> Workload | str:
     Raises:
         ConfigError: it is in no module, and cannot be pickled.
     """
-    name = found_as(workload)
+    name = find_name(workload)
     if name is not None:
         return name
     try:

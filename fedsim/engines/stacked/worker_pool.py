@@ -174,7 +174,7 @@ class WorkerPool:
         """
         count = len(part.tasks)
         if count == 1:
-            return Computed([(self._ended(part, reason), 0)], most)
+            return Computed([(self._end(part, reason), 0)], most)
         ended, middle = self._ends, (count + 1) // 2
         found: list[tuple[Stack, int]] = []
         fits = min(most, middle)
@@ -188,7 +188,7 @@ class WorkerPool:
             fits = min(fits, reply.most)
         return Computed(found, most if self._ends > ended else fits)
 
-    def _ended(self, part: _Sent, reason: str) -> Stack:
+    def _end(self, part: _Sent, reason: str) -> Stack:
         """What came of a task that has ended its worker.
 
         Raises:

@@ -13,7 +13,7 @@ import pytest
 
 from fedclient.silo import pool as pool_module
 from fedclient.silo import worker as worker_module
-from fedclient.silo.answer import Job, answer, decoded, digests, shard_of
+from fedclient.silo.answer import Job, answer, decode_answer, digests, shard_of
 from fedclient.silo.pool import SiloWorkers
 from fedclient.silo.worker import Blueprint
 from fedcore.coding import gradient_code
@@ -60,7 +60,7 @@ def uncoded(workers: int, stragglers: int, w_D: Vector, rows: Any) -> Any:
     answers = {
         worker: answer(model(), SAMPLES, code, worker, job) for worker in range(workers)
     }
-    return decoded(code, answers)
+    return decode_answer(code, answers)
 
 
 @pytest.mark.parametrize(("workers", "stragglers"), [(4, 1), (5, 2), (3, 0)])
@@ -235,7 +235,7 @@ def _lives(pid: int) -> bool:
 
 
 def test_a_worker_keeps_no_row_of_a_shard_that_it_does_not_hold() -> None:
-    samples = worker_module.held(SAMPLES, (0, 2), 4)
+    samples = worker_module.hold_shards(SAMPLES, (0, 2), 4)
     mine = np.array([0, 2, 4, 6, 100])
     np.testing.assert_array_equal(samples.batch(mine)[0], apps.X[mine])
     assert len(samples) == len(SAMPLES)
@@ -245,7 +245,7 @@ def test_a_worker_keeps_no_row_of_a_shard_that_it_does_not_hold() -> None:
 
 def test_shards_of_a_subset_are_those_of_its_rows() -> None:
     subset = apps.subset.samples(apps.subset.train_data(Client("a")), "train_data")
-    samples = worker_module.held(subset, (1,), 3)
+    samples = worker_module.hold_shards(subset, (1,), 3)
     mine = np.flatnonzero(shard_of(np.arange(len(subset)), 3) == 1)
     np.testing.assert_array_equal(samples.batch(mine)[0], subset.batch(mine)[0])
 

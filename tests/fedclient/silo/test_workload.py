@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedclient.silo.answer import Job, answer, decoded
+from fedclient.silo.answer import Job, answer, decode_answer
 from fedclient.silo.workload import SiloWorkload, read_workers, with_workers
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import LocalSGD, PrioritisedSGD
@@ -64,7 +64,7 @@ def test_dropout_draws_the_same_in_all_workers_that_hold_a_shard() -> None:
         worker: answer(workload.flat(), samples, code, worker, job)
         for worker in range(4)
     }
-    _, expected_D = decoded(code, answers)
+    _, expected_D = decode_answer(code, answers)
     with ExitStack() as stack:
         made = silo(stack, workload, "torch_apps.py")
         data = made.samples(made.train_data(Client("a")), "train_data")

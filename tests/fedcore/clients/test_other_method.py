@@ -14,7 +14,7 @@ from fedcore.clients import joined, parted
 from fedcore.merging import PARAMETER
 from fedcore.params import ParamSpec, placed
 from fedcore.participant import Participant, ParticipantState
-from fedcore.participant.keeping import taken_over
+from fedcore.participant.machine import take_over
 from fedcore.recipes import FedBuff
 from fedcore.rng import Key
 from fedcore.training import Trainer, initial_model
@@ -72,7 +72,7 @@ def test_the_values_of_local_tensors_stay() -> None:
     local_L = np.ones(2, np.float32)
     kept = joined(np.zeros(4, np.float32), local_L)
     state = ParticipantState("a", "run", "0" * 16, kept=kept, keeper="ditto")
-    taken = taken_over(FedBuff().build(spec), state)
+    taken = take_over(FedBuff().build(spec), state)
     method, still_L = parted(taken.kept, local_L)
     assert method is None
     assert still_L is not None

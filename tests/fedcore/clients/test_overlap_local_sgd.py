@@ -17,14 +17,9 @@ from fedcore.coordinator.events import Decided, Stepped
 from fedcore.errors import ConfigError
 from fedcore.lr_schedules import Linear
 from fedcore.params import ParamSpec
-from fedcore.participant import (
-    Participant,
-    ParticipantState,
-    histories,
-    may_use,
-    start_ahead,
-)
+from fedcore.participant import Participant, ParticipantState, may_use, start_ahead
 from fedcore.participant import Trained as TaskResult
+from fedcore.participant.machine import change_history
 from fedcore.protocol import Ack, Held, ModelName, Patch, Reply, Verdict
 from fedcore.recipes import FedAvg, OverlapLocalSgd
 from fedcore.rng import Key
@@ -147,7 +142,7 @@ def test_another_history_of_the_server_forgets_the_local_model() -> None:
     finish(client, 8, 4, 1, 0, 0, 0)
     patch = Patch(kind="full", epoch="1" * 16, start=-1, version=0, digest="")
     reply = Reply(nonce=1, patch=patch, receipt=None)
-    state = histories.changed(client.algorithm, client.state, reply)
+    state = change_history(client.algorithm, client.state, reply)
     assert state.kept is None
     assert state.pending is None
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from fedcore.coordinator.answers import objection, record_of, said
+from fedcore.coordinator.answers import describe_act, objection, record_of
 from fedcore.coordinator.events import (
     Act,
     ClientEnrolled,
@@ -368,8 +368,8 @@ def test_the_record_of_an_act_leads_to_itself(kind: Any, reason: str) -> None:
     )
     assert record.at == desk.coordinator.state.at
     assert record_of(record, desk.coordinator.state) == record
-    assert said(record).startswith("the operator (root) ")
-    assert said(record).endswith(": why") == bool(reason)
+    assert describe_act(record).startswith("the operator (root) ")
+    assert describe_act(record).endswith(": why") == bool(reason)
 
 
 # ------------------------------------------------------------------------------- laws

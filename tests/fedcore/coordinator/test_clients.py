@@ -11,7 +11,9 @@ def row(messages: int) -> ClientRow:
     made = ClientRow("cid", "ann", "trainer")
     for seq in range(1, messages + 1):
         verdict = Verdict.ACCEPTED if seq % 3 else Verdict.REJECTED_STALE
-        made.decided(Receipt(seq, f"{seq:032x}", verdict, 0.5, seq), f"reason {seq}")
+        made.store_verdict(
+            Receipt(seq, f"{seq:032x}", verdict, 0.5, seq), f"reason {seq}"
+        )
     return made
 
 
@@ -36,7 +38,7 @@ def test_a_row_comes_back_from_a_snapshot_and_forgets_as_before() -> None:
         again = ClientRow.from_json(json.loads(json.dumps(made.to_json())))
         assert again == made
         for each in (made, again):
-            each.decided(Receipt(41, "d", Verdict.ACCEPTED, 1.0, 41), "")
+            each.store_verdict(Receipt(41, "d", Verdict.ACCEPTED, 1.0, 41), "")
         assert again.accepted == made.accepted
         assert len(again.accepted) == HISTORY
     fresh = ClientRow("cid", "ann", "evaluator")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcore.coordinator.events import open_update
+from fedcore.coordinator.rounds import open_update
 from fedcore.errors import PayloadError
 from fedcore.payloads import (
     decode,

@@ -3,13 +3,14 @@
 import pytest
 from pydantic import ValidationError
 
+from fedcore.coordinator.rounds import end_of, why_ended
 from fedcore.coordinator.settings import (
     EvaluateConfig,
     StopConfig,
     TimeoutsConfig,
+    find_unreported,
     lower_is_better,
-    reached,
-    unreported,
+    reaches,
 )
 
 
@@ -65,14 +66,14 @@ def test_a_run_ends_at_the_first_of_its_limits(
     reason: str | None,
 ) -> None:
     stop = StopConfig.model_validate(settings)
-    assert stop.reason(versions, updates, 3.0, now) == reason
+    assert why_ended(stop, versions, updates, 3.0, now) == reason
 
 
 def test_seconds_are_counted_from_the_start_of_the_run_and_not_before() -> None:
-    assert StopConfig(seconds=10.0).end(None) is None
-    assert StopConfig(seconds=10.0).end(2.5) == 12.5
-    assert StopConfig().end(2.5) is None
-    assert StopConfig(seconds=10.0).reason(0, 0, None, 1e9) is None
+    assert end_of(StopConfig(seconds=10.0), None) is None
+    assert end_of(StopConfig(seconds=10.0), 2.5) == 12.5
+    assert end_of(StopConfig(), 2.5) is None
+    assert why_ended(StopConfig(seconds=10.0), 0, 0, None, 1e9) is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_other_metrics_should_rise(metric: str) -> None:
 def test_a_target_is_reached_when_all_of_it_is(
     target: dict[str, float], values: dict[str, float], is_reached: bool
 ) -> None:
-    assert reached(target, values) is is_reached
+    assert reaches(target, values) is is_reached
 
 
 @pytest.mark.parametrize(
@@ -118,10 +119,10 @@ def test_a_target_is_reached_when_all_of_it_is(
 def test_a_target_for_which_no_number_is_reported_is_named(
     values: dict[str, float], others: str
 ) -> None:
-    assert unreported({"accuracy": 0.9}, values) == [
+    assert find_unreported({"accuracy": 0.9}, values) == [
         f"stop.target: the evaluator reports no number for accuracy, {others}"
     ]
 
 
 def test_a_target_that_is_reported_needs_no_word() -> None:
-    assert unreported({"loss": 0.1}, {"accuracy": 0.5, "loss": 0.5}) == []
+    assert find_unreported({"loss": 0.1}, {"accuracy": 0.5, "loss": 0.5}) == []

@@ -24,8 +24,8 @@ from fedcore.distributions import (
 from fedrun.config import SimulateConfig
 from fedsim.cli import main
 from fedsim.population import Population
-from fedsim.traces.fit import fit, fitted_section, ks_statistic
-from fedsim.traces.journal import recorded_clients
+from fedsim.traces.fit import fit, fit_section, ks_statistic
+from fedsim.traces.journal import read_clients
 from fedview.results import Results
 from tests.fedsim.toys import settings, toy
 
@@ -99,8 +99,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 def test_a_fitted_population_is_like_the_recorded_one(run: Results) -> None:
-    recording = recorded_clients(run)
-    section, fits = fitted_section(recording)
+    recording = read_clients(run)
+    section, fits = fit_section(recording)
     config = SimulateConfig.model_validate(section)
     assert config.clients == 40
     assert config.dropout.share == pytest.approx(0.15, abs=0.03)
@@ -139,8 +139,8 @@ def test_the_command_writes_the_trace_and_prints_the_section(
 
 
 def test_a_run_without_finished_tasks_cannot_be_fitted(run: Results) -> None:
-    recording = recorded_clients(run)
+    recording = read_clients(run)
     for client in recording.clients:
         client.segments[:] = [s for s in client.segments if s.state != "task"]
     with pytest.raises(Exception, match="no task was finished in this run"):
-        fitted_section(recording)
+        fit_section(recording)

@@ -16,7 +16,7 @@ from fedrun.config import SimulateConfig, parse_config
 from fedrun.run import start_run
 from fedsim.population import Population
 from fedsim.traces import write_trace
-from fedsim.traces.journal import recorded_clients
+from fedsim.traces.journal import read_clients
 from fedview.results import Results
 from tests.fedsim import toys
 from tests.fedsim.toys import linear, settings, toy
@@ -35,7 +35,7 @@ def simulated(folder: Path, **changes: Any) -> Results:
 
 
 def traced(run: Results, path: Path) -> Path:
-    write_trace(path, recorded_clients(run).clients)
+    write_trace(path, read_clients(run).clients)
     return path
 
 
@@ -82,7 +82,7 @@ def test_clients_that_said_no_place_get_that_in_the_trace(tmp_path: Path) -> Non
         replace(r, index=0, count=1) if isinstance(r, Enrolled) else r
         for r in run.records
     ]
-    clients = recorded_clients(run).clients
+    clients = read_clients(run).clients
     assert {(client.index, client.count) for client in clients} == {(None, None)}
     devices = population(trace=str(traced(run, tmp_path / "trace.csv")))
     assert [devices.place(who) for who in range(3)] == [(0, 3), (1, 3), (2, 3)]
@@ -108,7 +108,7 @@ def test_a_replayed_trace_takes_the_time_that_the_run_took(
 def test_what_was_lost_and_came_back_is_in_the_trace(tmp_path: Path) -> None:
     lossy = {**VARIED, "dropout": 0.2, "away_seconds": 10.0}
     run = simulated(tmp_path / "run", simulate=lossy, stop={"versions": 200})
-    recording = recorded_clients(run)
+    recording = read_clients(run)
     begun = recording.finished + recording.unfinished
     assert recording.finished == run.summary["accepted"]
     assert recording.unfinished / begun == pytest.approx(0.2, abs=0.05)
@@ -131,7 +131,7 @@ def test_a_trace_tells_durations_delays_and_presence(tmp_path: Path) -> None:
         simulate={"clients": 2, "step_seconds": 2.0, "link": {"latency": 0.25}},
         stop={"versions": 3},
     )
-    for client in recorded_clients(run).clients:
+    for client in read_clients(run).clients:
         assert client.latency == pytest.approx(0.25)
         states = [segment.state for segment in client.segments]
         assert states[:4] == ["task", "there", "task", "there"]
@@ -147,7 +147,7 @@ def test_a_client_that_never_finished_is_as_slow_as_that(tmp_path: Path) -> None
     run = simulated(
         tmp_path / "run", simulate={"trace": str(trace)}, stop={"versions": 20}
     )
-    *_, slow = recorded_clients(run).clients
+    *_, slow = read_clients(run).clients
     assert [segment.state for segment in slow.segments] == ["task", "there"]
     assert slow.seconds_a_step(0.0) == pytest.approx([run.seconds / 3])
 
@@ -271,4 +271,4 @@ def test_a_run_without_clients_has_no_trace(tmp_path: Path) -> None:
     run = start_run(config, model.spec, model.initial(toys.KEY), 0.0, durable=False)
     run.journal.close()
     with pytest.raises(ConfigError, match="empty has no clients"):
-        recorded_clients(Results(tmp_path / "empty"))
+        read_clients(Results(tmp_path / "empty"))
