@@ -126,8 +126,6 @@ class Simulating(Federated[Found]):
 
     _: KW_ONLY
     jobs: Annotated[Count, Option(usual=usual_jobs)] = 1
-    """How many processes simulate at a time. The results do not depend on it. A script
-    that uses several must guard its own start with ``if __name__ == "__main__"``, since
-    they import it."""
+    """How many processes simulate at a time. The results do not depend on it."""
 
     keeps: ClassVar = True

@@ -21,6 +21,8 @@ from fedstudies.frame import (
 
 Given = ParamSpec("Given")
 _WIDTH = 80  # of a docstring
+_GUARD = """A script that uses several ``jobs`` must guard its own start with
+``if __name__ == "__main__"``, since they import it."""
 
 
 class Told(NamedTuple):
@@ -119,4 +121,6 @@ def _doc(study: type[Study[Any]], settings: Any) -> str:
 
     text, rest = told(study)
     args = "\n".join(["Args:", *map(item, settings)])
-    return "\n\n".join(filter(None, (named(text), args, rest)))
+    is_spread = any(each.name == "jobs" for each in settings)
+    guard = _GUARD if is_spread else ""
+    return "\n\n".join(filter(None, (named(text), guard, args, rest)))

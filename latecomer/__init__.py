@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fedstudies.plan.study import plan as plan
     from fedstudies.predict.study import predict as predict
     from fedstudies.scaling.study import scale as scale
+    from fedstudies.staleness.study import staleness as staleness
     from fedstudies.sweep.study import run_sweep as run_sweep
     from fedtorch import TorchWorkload as TorchWorkload
     from fedtorch.hugging_face import HuggingFaceWorkload as HuggingFaceWorkload
@@ -62,6 +63,7 @@ _MODULES = {
     "run": "fedsim.api",
     "run_sweep": "fedstudies.sweep.study",
     "scale": "fedstudies.scaling.study",
+    "staleness": "fedstudies.staleness.study",
 }
 """The module that defines each name."""
 

@@ -87,7 +87,12 @@ class Comparison(Outcome):
             for line in first.differences(side) or ["the config is the same"]
         ]
         numbers = Part(
-            "Numbers", _NUMBERS, cells_of(self), notes=changed, anchor="sides"
+            "Numbers",
+            _NUMBERS,
+            cells_of(self),
+            notes=changed,
+            anchor="sides",
+            heading=f"By {self.metric}, with costs up to {self.target:.4g}",
         )
         return Findings(
             title=f"Comparison by {self.metric}",

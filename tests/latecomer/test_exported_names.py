@@ -38,6 +38,7 @@ NAMES = [
     "run",
     "run_sweep",
     "scale",
+    "staleness",
 ]
 DATA = [
     "Exercises",
