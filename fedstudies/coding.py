@@ -92,7 +92,7 @@ class Coding(Study["Codes"]):
         ConfigError: a number is out of its range.
     """
 
-    workers: Annotated[int, Option(metavar="N")]
+    workers: Annotated[int, Option("N")]
     """The number of workers."""
     _: KW_ONLY
     straggling: float = 1.0

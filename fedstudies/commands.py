@@ -136,7 +136,7 @@ def _help(study: "type[Study[Any]]", settings: "Sequence[Setting]") -> str:
 def _argument(setting: "Setting") -> Callable[[Any], Any]:
     from dataclasses import MISSING
 
-    is_many = setting.option.is_repeated
+    is_many = setting.is_repeated
     return click.argument(
         setting.name,
         type=PATH if Path in setting.kinds and not is_many else str,
@@ -153,7 +153,7 @@ def _option(setting: "Setting") -> Callable[[Any], Any]:
     if option.also.startswith("--"):
         names = [setting.typed, option.also, setting.name]
     doc = setting.doc
-    if option.is_repeated:
+    if setting.is_repeated:
         return click.option(
             *names,
             multiple=True,
@@ -206,7 +206,8 @@ def _value(setting: "Setting", typed: Any) -> Any:
     option = setting.option
     if typed is None or typed == ():
         return setting.default if option.usual is None else option.usual()
-    return typed if option.read is None else option.read(setting.typed, typed)
+    read = option.read or option.read_all
+    return typed if read is None else read(setting.typed, typed)
 
 
 # ------------------------------------------------------------------ what a command does

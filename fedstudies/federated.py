@@ -72,30 +72,27 @@ class Federated(Study[Found]):
         Mapping[str, Any] | None,
         Option(
             is_own=False,
-            read=_changes,
+            read_all=_changes,
             wanted="values by field, such as {'algorithm.buffer': 8}",
         ),
     ] = None
     """Values by field that replace those of the config."""
     data: Annotated[
         Mapping[str, str] | None,
-        Option(is_own=False, read=_items, wanted="a mapping such as {'site': 'a'}"),
+        Option(is_own=False, read_all=_items, wanted="a mapping such as {'site': 'a'}"),
     ] = None
     """Items that ``train_data`` finds in ``client.args``."""
 
     decorators: ClassVar = (FEDERATION,)
 
     def federation(
-        self,
-        config: str | Path | None,
-        more: Mapping[str, Any] | None = None,
-        *,
-        needs_app: bool = True,
+        self, more: Mapping[str, Any] | None = None, *, needs_app: bool = True
     ) -> Federation:
-        """Reads the config, and finds the app.
+        """Reads the field ``config``, and finds the app.
+
+        Without a config, all settings have their defaults.
 
         Args:
-            config: its path; None: all settings have their defaults.
             more: values by field that replace those of the config as well.
             needs_app: whether an app must be named.
 
@@ -103,11 +100,9 @@ class Federated(Study[Found]):
             ConfigError: a setting is wrong, or no app is named.
         """
         changes = {**(self.changes or {}), **(more or {})}
-        if config is None:
-            found, path = config_in(Path(), {}, changes), None
-        else:
-            path = Path(config)
-            found = load_config(path, changes)
+        given: str | Path | None = vars(self)["config"]
+        path = None if given is None else Path(given)
+        found = load_config(path, changes) if path else config_in(Path(), {}, changes)
         if self.data:
             args = {**found.simulate.args, **self.data}
             simulate = found.simulate.model_copy(update={"args": args})
@@ -115,10 +110,9 @@ class Federated(Study[Found]):
         where = app_of(self.app, found, path) if needs_app else ("", Path())
         return Federation(found, *where)
 
-    def free_folder(self, config: str | Path | None, *, needs_app: bool = True) -> Path:
+    def usual_folder(self) -> Path:
         """Returns the next unused folder beside ``server.journal``."""
-        found = self.federation(config, needs_app=needs_app)
-        return free_folder(found.config, self.name)
+        return free_folder(self.federation(needs_app=False).config, self.name)
 
 
 class Simulating(Federated[Found]):

@@ -225,26 +225,25 @@ def follow(steps: Steps[Found], console: Console = QUIET) -> Found:
 # --------------------------------------------------------------------------- a setting
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Option:
     """How a field is given on a command line, where its type does not tell.
 
-    It stands in the field's annotation: ``Annotated[str, Option(metavar="CODEC")]``.
+    It stands in the field's annotation: ``Annotated[str, Option("CODEC")]``.
     """
 
-    name: str = ""
-    """Such as ``--uplink``; empty: that of the field."""
-    also: str = ""
-    """Another name for it."""
     metavar: str | None = None
+    _: KW_ONLY
     read: Callable[[str, Any], Any] | None = None
-    """Makes the value of the option's name and text, or texts."""
+    """Makes the value of the option's name and its text."""
+    read_all: Callable[[str, Sequence[str]], Any] | None = None
+    """The same for an option that may be given several times."""
     wanted: str = ""
     """What a caller from Python should give, for errors."""
+    also: str = ""
+    """Another name for the option."""
     is_argument: bool = False
     """Whether it stands on the command line without a name."""
-    is_repeated: bool = False
-    """Whether the option may be given several times."""
     is_own: bool = True
     """Whether the frame makes the option; else ``Study.decorators`` may."""
     usual: Callable[[], Any] | None = None
@@ -269,11 +268,19 @@ class Setting(NamedTuple):
     """Whether all studies have it, or all that simulate."""
 
     @property
+    def is_repeated(self) -> bool:
+        """Whether it may be given several times: a list that is not one text."""
+        return self.option.read_all is not None or (
+            Sequence in self.kinds and self.option.read is None
+        )
+
+    @property
     def typed(self) -> str:
-        """The name on a command line."""
+        """The name on a command line, in the singular: ``--uplink`` of ``uplinks``."""
         if self.option.is_argument:
             return self.name.upper()
-        return self.option.name or "--" + self.name.replace("_", "-")
+        one = self.name.removesuffix("s") if self.is_repeated else self.name
+        return "--" + one.replace("_", "-")
 
     @property
     def wanted(self) -> str:
@@ -285,6 +292,8 @@ class Setting(NamedTuple):
             return " or ".join(sorted(choices, reverse=True))
         if self.kinds & {int, float} and self.least is not None:
             return f"{self.least:g} or more"
+        if self.is_repeated and self.option.metavar:
+            return f"a list of {self.option.metavar.lower()}s"
         for kind, words in _WORDS.items():
             if kind in self.kinds:
                 return words
@@ -448,7 +457,7 @@ def _read_settings(study: type[Study[Any]]) -> Sequence[Setting]:
                 each.name in of_frame,
             )
         )
-    return sorted(found, key=lambda setting: setting.is_keyword)
+    return sorted(found, key=lambda setting: (setting.is_keyword, setting.of_frame))
 
 
 @cache

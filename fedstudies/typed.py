@@ -1,10 +1,12 @@
 """Reads what was typed: lists, and whole numbers with commas between them."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
 
 from fedcore.errors import ConfigError
 from fedcore.text import brief
+from fedstudies.frame import Option
+
+MOST = 2**31 - 1
 
 
 def split(text: str) -> list[str]:
@@ -20,7 +22,7 @@ def split(text: str) -> list[str]:
 
 
 def whole_numbers(
-    option: str, text: str, expected: str, *, least: int = 1, most: int = 2**31 - 1
+    option: str, text: str, expected: str, *, least: int = 1, most: int = MOST
 ) -> list[int]:
     """Reads whole numbers with commas between them.
 
@@ -44,11 +46,18 @@ def whole_numbers(
     return [int(part) for part in parts]
 
 
-def counts(expected: str, most: int) -> Callable[[str, Any], tuple[int, ...]]:
-    """Returns a reader of whole numbers from 1 on, for an option.
+def numbers(words: str, example: str, *, least: int = 1, most: int = MOST) -> Option:
+    """Returns how a list of whole numbers is given: with commas between them.
 
     Args:
-        expected: what could be given, in words.
-        most: the largest number that is allowed.
+        words: which numbers are meant, for errors, such as ``numbers of clients``.
+        example: what could be given.
+        least: the smallest number that is allowed.
+        most: the largest.
     """
-    return lambda option, text: tuple(whole_numbers(option, text, expected, most=most))
+    expected = f"{words}, such as {example}"
+
+    def read(option: str, text: str) -> Sequence[int]:
+        return whole_numbers(option, text, expected, least=least, most=most)
+
+    return Option("N,N", read=read, wanted=f"a list of {words}")

@@ -46,25 +46,9 @@ class Codecs(Simulating[Comparison]):
     config: Annotated[str | Path | None, CONFIG] = None
     """The YAML file of the federation."""
     _: KW_ONLY
-    uplinks: Annotated[
-        Sequence[str],
-        Option(
-            name="--uplink",
-            metavar="CODEC",
-            is_repeated=True,
-            wanted="a list of codecs",
-        ),
-    ] = ()
+    uplinks: Annotated[Sequence[str], Option("CODEC")] = ()
     """A codec to try for updates, such as top_k:ratio=0.01 or as YAML."""
-    downlinks: Annotated[
-        Sequence[str],
-        Option(
-            name="--downlink",
-            metavar="CODEC",
-            is_repeated=True,
-            wanted="a list of codecs",
-        ),
-    ] = ()
+    downlinks: Annotated[Sequence[str], Option("CODEC")] = ()
     """A codec to try for models."""
     versions: Annotated[Count, Option(also="--rounds")] = 100
     """How many versions each simulation makes."""
@@ -84,13 +68,9 @@ class Codecs(Simulating[Comparison]):
     )
     function: ClassVar = "compare_codecs"
 
-    def usual_folder(self) -> Path:
-        """Returns the next free folder beside ``server.journal``."""
-        return self.free_folder(self.config)
-
     def perform(self, console: Console) -> Steps[Comparison]:
         """Times and simulates all pairs; after Ctrl-C, what was measured counts."""
-        federation = self.federation(self.config)
+        federation = self.federation()
         config, app, place = federation
         found = Measurements(
             config=config,

@@ -32,7 +32,6 @@ class Compare(Study[Comparison]):
         Sequence[str | Path | Results],
         Option(
             is_argument=True,
-            is_repeated=True,
             wanted="folders or Results, one after the other",
         ),
     ]

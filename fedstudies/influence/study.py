@@ -79,7 +79,7 @@ class Influence(Simulating[Audit]):
     ] = None
     """The model and the data. Without it, the app. With it, one process does all."""
     _: KW_ONLY
-    run: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
+    run: Annotated[str | Path | None, Option("FOLDER")] = None
     """Audit this recorded run of the federation. Without it, the federation is
     simulated first."""
     versions: Annotated[Count | None, Option(also="--rounds")] = None
@@ -97,7 +97,7 @@ class Influence(Simulating[Audit]):
     """Without how many clients to retrain, to check the estimate."""
     clients: Annotated[
         Sequence[str],
-        Option(metavar="NAME,NAME", read=_names, wanted="a list of names"),
+        Option("NAME,NAME", read=_names, wanted="a list of names"),
     ] = ()
     """Audit these clients only; it takes less memory and time."""
     out: Annotated[str | Path | None, Option(also="-o")] = None
@@ -109,13 +109,9 @@ class Influence(Simulating[Audit]):
         "federation.yaml --run runs/digits --clients client-3",
     )
 
-    def usual_folder(self) -> Path:
-        """Returns the next free folder beside ``server.journal``."""
-        return self.free_folder(self.config, needs_app=self.workload is None)
-
     def perform(self, console: Console) -> Steps[Audit]:
         """Simulates unless a run is given; estimates, and retrains without clients."""
-        found = self.federation(self.config, needs_app=self.workload is None)
+        found = self.federation(needs_app=self.workload is None)
         config, given = found.config, self.workload or found.load()
         if given.test_data is None:
             raise ConfigError(

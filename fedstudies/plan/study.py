@@ -30,10 +30,9 @@ from fedstudies.plan.outcome import PlanOutcome
 from fedstudies.plan.planner import CHECKED, Planner
 from fedstudies.plan.price_file import read_prices
 from fedstudies.runner import require_measured
-from fedstudies.typed import counts
+from fedstudies.typed import numbers
 
 MOST_WORKERS = 16  # that are tried unless --workers says otherwise
-_MOST_STEPS = 2**31 - 1
 
 
 class Plan(Simulating[PlanOutcome]):
@@ -62,7 +61,7 @@ class Plan(Simulating[PlanOutcome]):
         Mapping[str, float],
         Field(min_length=1, max_length=1),
         Option(
-            metavar="METRIC=VALUE",
+            "METRIC=VALUE",
             read=read_target,
             wanted="one metric, such as {'accuracy': 0.9}",
         ),
@@ -70,9 +69,7 @@ class Plan(Simulating[PlanOutcome]):
     """The metric to reach, such as accuracy=0.9 or loss=0.3."""
     deadline: Annotated[
         str | float | None,
-        Option(
-            metavar="TIME", read=read_duration, wanted="seconds, or a text such as '2h'"
-        ),
+        Option("TIME", read=read_duration, wanted="seconds, or a text such as '2h'"),
     ] = None
     """When it should be done, such as 90s, 30m or 2h; the plan is the cheapest."""
     budget: Annotated[float | None, Option(wanted="an amount above 0")] = None
@@ -81,23 +78,11 @@ class Plan(Simulating[PlanOutcome]):
     """The largest number of workers. Without it, simulate.clients, 16 at most."""
     local_steps: Annotated[
         Sequence[Count] | None,
-        Option(
-            metavar="N,N",
-            read=counts("numbers from 1, such as 1,5", _MOST_STEPS),
-            wanted="a list of whole numbers from 1, such as [1, 5]",
-        ),
+        numbers("numbers from 1", "1,5"),
     ] = None
     """Numbers of local steps between two messages to try, such as 1,5,20. Without it,
     that of the config."""
-    pilots: Annotated[
-        Sequence[str | Path],
-        Option(
-            name="--pilot",
-            metavar="RUN",
-            is_repeated=True,
-            wanted="a list of folders of runs",
-        ),
-    ] = ()
+    pilots: Annotated[Sequence[str | Path], Option("RUN")] = ()
     """The folder of a run that replaces the simulated pilots. Give several, with
     different numbers of updates in a version."""
     pilot_versions: Count = 100
@@ -116,10 +101,6 @@ class Plan(Simulating[PlanOutcome]):
         "federation.yaml --prices prices.yaml --target loss=0.3 --budget 5",
     )
 
-    def usual_folder(self) -> Path:
-        """Returns the next free folder beside ``server.journal``."""
-        return self.free_folder(self.config)
-
     def perform(self, console: Console) -> Steps[PlanOutcome]:
         """Simulates pilots, searches, and simulates the plans that seem best."""
         prices, target = read_prices(self.prices), target_of(self.target)
@@ -134,7 +115,7 @@ class Plan(Simulating[PlanOutcome]):
         )
         if question.deadline is not None:
             require_few_returns(prices.preemptible.offers(), question.deadline)
-        found = self.federation(self.config)
+        found = self.federation()
         config, app, place = found
         require_measured(found.load(), config, app, "plans")
         with _made(self.folder), stopping(_stopped):

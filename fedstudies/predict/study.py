@@ -30,7 +30,7 @@ from fedstudies.frame import (
 from fedstudies.functions import function_of
 from fedstudies.predict.forecast import Forecast
 from fedstudies.predict.journal import journal_trace, trainers_of
-from fedstudies.typed import counts
+from fedstudies.typed import numbers
 from fedview.results import Results
 
 MOST_CLIENTS = 10_000
@@ -57,11 +57,7 @@ class Predict(Study[Forecast]):
     workers: Annotated[
         Sequence[Annotated[int, Field(ge=1, le=MOST_CLIENTS)]],
         Field(min_length=1),
-        Option(
-            metavar="N,N",
-            read=counts(f"{_CLIENTS}, such as 2,4,8", MOST_CLIENTS),
-            wanted=f"a list of {_CLIENTS}",
-        ),
+        numbers(_CLIENTS, "2,4,8", most=MOST_CLIENTS),
     ] = (2, 4, 8)
     """The numbers of clients to predict for."""
     _: KW_ONLY
@@ -72,12 +68,12 @@ class Predict(Study[Forecast]):
     or all clients."""
     synchronous: bool = False
     """Clients train in rounds, and wait for each."""
-    server_up_mbit: Annotated[float | None, Option(metavar="MBIT")] = None
+    server_up_mbit: Annotated[float | None, Option("MBIT")] = None
     """What all clients together can send to the server in a second. Without it, the
     rate of the traced client."""
-    server_down_mbit: Annotated[float | None, Option(metavar="MBIT")] = None
+    server_down_mbit: Annotated[float | None, Option("MBIT")] = None
     """What the server can send to all clients together, likewise."""
-    server_ms: Annotated[float | None, Option(metavar="MS")] = None
+    server_ms: Annotated[float | None, Option("MS")] = None
     """How long the server works on an update. Without it, what a verdict takes longer
     than the shortest answer to a request."""
     seed: Annotated[int, Field(ge=0)] = 0

@@ -30,7 +30,7 @@ from fedstudies.scaling.layers import Step, first_samples, is_module, step_of
 from fedstudies.scaling.measure import measure_device
 from fedstudies.scaling.report import ScaleReport
 from fedstudies.scaling.runs import measured_scaling
-from fedstudies.typed import counts
+from fedstudies.typed import numbers
 from fedview.results import Results
 
 NO_DEVICE = (
@@ -66,11 +66,7 @@ class Scale(Federated[ScaleReport]):
     _: KW_ONLY
     workers: Annotated[
         Sequence[Annotated[int, Field(ge=1, le=_MOST)]],
-        Option(
-            metavar="N,N",
-            read=counts(f"{_WORKERS}, such as 1,2,4,8", _MOST),
-            wanted=f"a list of {_WORKERS}",
-        ),
+        numbers(_WORKERS, "1,2,4,8", most=_MOST),
     ] = (1, 2, 4, 8, 16, 32)
     """The numbers of workers to predict for."""
     device: str | Path | None = None
@@ -79,19 +75,11 @@ class Scale(Federated[ScaleReport]):
     measure: bool = False
     """Measure this machine, and do not remark on it."""
     link: Annotated[
-        str | None, Option(metavar="MBIT", wanted="a text such as 'up=10,down=50'")
+        str | None, Option("MBIT", wanted="a text such as 'up=10,down=50'")
     ] = None
     """Mbit/s of the network, such as 100 or up=10,down=50,server=1000. Without it,
     simulate.link and a server of 1000."""
-    runs: Annotated[
-        Sequence[str | Path],
-        Option(
-            name="--run",
-            metavar="FOLDER",
-            is_repeated=True,
-            wanted="a list of folders of runs",
-        ),
-    ] = ()
+    runs: Annotated[Sequence[str | Path], Option("FOLDER")] = ()
     """A run of the same app. Runs of various numbers of clients show the measured
     scaling; the batch limit is also measured at the last one's model."""
 
@@ -105,13 +93,9 @@ class Scale(Federated[ScaleReport]):
         if self.device is not None and self.measure:
             raise ConfigError("give --device or --measure, not both")
 
-    def usual_folder(self) -> Path:
-        """Returns the next free folder beside ``server.journal``."""
-        return self.free_folder(self.config)
-
     def perform(self, console: Console) -> Steps[ScaleReport]:
         """Counts the layers, and measures device, gradients and messages."""
-        federation = self.federation(self.config)
+        federation = self.federation()
         config, app, _ = federation
         link = link_of(self.link, config)
         device = None if self.device is None else read_device(Path(self.device))

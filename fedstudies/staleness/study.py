@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 from rich.console import Console
@@ -19,12 +19,7 @@ from fedstudies.staleness.matrix import Matrix
 from fedstudies.staleness.problem import Goal, problem_of
 from fedstudies.staleness.slowdown import Row
 from fedstudies.staleness.training import OPTIMIZERS, Optimizer
-from fedstudies.typed import split, whole_numbers
-
-
-def _delays(option: str, typed: Any) -> Sequence[int]:
-    expected = "iterations from 0 on, such as 0,4,16"
-    return whole_numbers(option, typed, expected, least=0)
+from fedstudies.typed import numbers, split
 
 
 class Staleness(Federated[Matrix]):
@@ -46,16 +41,14 @@ class Staleness(Federated[Matrix]):
     config: Annotated[str | Path, CONFIG]
     """The YAML file of the federation."""
     _: KW_ONLY
-    also: Annotated[Sequence[str], Option(metavar="APP", is_repeated=True)] = ()
+    also: Annotated[Sequence[str], Option("APP")] = ()
     """Another app to compare with, such as one with a deeper network."""
-    optimizers: Annotated[
-        Sequence[str], Option(name="--optimizer", metavar="NAME", is_repeated=True)
-    ] = ()
+    optimizers: Annotated[Sequence[str], Option("NAME")] = ()
     """An optimizer to try, such as momentum:lr=0.01. Without it: sgd, momentum, adam,
     rms_prop and adagrad."""
     staleness: Annotated[
         Sequence[Annotated[int, Field(ge=0)]],
-        Option(read=_delays, wanted="a list of iterations from 0 on"),
+        numbers("iterations from 0 on", "0,4,16", least=0),
     ] = (0, 4, 8, 16, 32)
     """The largest delays to try, in iterations."""
     metric: str | None = None
@@ -83,13 +76,9 @@ class Staleness(Federated[Matrix]):
         "    --optimizer momentum:lr=0.01 --also deeper.py:workload",
     )
 
-    def usual_folder(self) -> Path:
-        """Returns the next free folder beside ``server.journal``."""
-        return self.free_folder(self.config)
-
     def perform(self, console: Console) -> Steps[Matrix]:
         """Trains with all delays; after Ctrl-C, what was trained until then counts."""
-        config, app, place = self.federation(self.config)
+        config, app, place = self.federation()
         goal = Goal(config, self.metric, self.target)
         late = sorted({0, *self.staleness})
         optimizers = dict(map(optimizer_of, self.optimizers or OPTIMIZERS))

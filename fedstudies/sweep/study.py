@@ -61,9 +61,8 @@ class Sweep(Simulating[SweepOutcome]):
     grid: Annotated[
         Mapping[str, SkipValidation[Sequence[Any]]] | None,
         Option(
-            metavar="FIELD=VALUE,VALUE",
-            read=read_grid,
-            is_repeated=True,
+            "FIELD=VALUE,VALUE",
+            read_all=read_grid,
             wanted=_FIELDS,
         ),
     ] = None
@@ -73,16 +72,14 @@ class Sweep(Simulating[SweepOutcome]):
     ranges: Annotated[
         Mapping[str, SkipValidation[Sequence[str | float]]] | None,
         Option(
-            name="--range",
-            metavar="FIELD=SCALE:LOW:HIGH",
-            read=read_ranges,
-            is_repeated=True,
+            "FIELD=SCALE:LOW:HIGH",
+            read_all=read_ranges,
             wanted=_FIELDS,
         ),
     ] = None
     """An interval from which --random draws; the scale is linear, log or int, as in
     algorithm.client.lr=log:0.01:1."""
-    random: Annotated[Count | None, Option(metavar="N")] = None
+    random: Annotated[Count | None, Option("N")] = None
     """Draw this many points from the intervals of --range and the values of --grid."""
     seeds: Count = 1
     """How often each point is simulated."""
@@ -104,17 +101,17 @@ class Sweep(Simulating[SweepOutcome]):
 
     def usual_folder(self) -> Path:
         """Returns the folder beside ``server.journal``, so that a sweep can go on."""
-        journal = self.federation(self.config).config.server.journal
+        journal = self.federation().config.server.journal
         return journal.with_name(f"{journal.name}-sweep")
 
     def perform(self, console: Console) -> Steps[SweepOutcome]:
         """Simulates what is new; after Ctrl-C, the finished runs are kept."""
-        found = self.federation(self.config)
+        found = self.federation()
         config, app, place = found
         require_measured(found.load(), config, app, "points")
         axes, spans = axes_of(self.grid or {}), spans_of(self.ranges or {})
         sweep = Runs(
-            load=lambda point: self.federation(self.config, point).config,
+            load=lambda point: self.federation(point).config,
             app=app,
             place=place,
             points=points_of(axes, spans, self.random, config.seed),

@@ -1,6 +1,7 @@
 """What holds for every registered study: a command, a function, JSON, files, Ctrl-C."""
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 import latecomer
 from fedrun.cli.plain_json import to_json
@@ -17,6 +19,7 @@ from fedsim.cli import main
 from fedstudies import STUDIES, frame
 from fedstudies.commands import command_of
 from fedstudies.frame import settings_of
+from tests.docs.pages import ROOT
 from tests.fedrun.test_phase_file import lines, written
 from tests.fedsim.toys import write
 from tests.fedstudies.test_plan import APP as BOWL
@@ -247,6 +250,34 @@ def test_a_wrong_value_gets_one_clear_sentence(name: str) -> None:
 def test_an_unknown_argument_is_refused(name: str) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'sped'"):
         function_of(name)(sped=1)
+
+
+IMPORTS = """
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import numpy as np
+from rich.console import Console
+
+from fedcore.config import Count
+from fedcore.rng import Key
+from fedstudies.frame import Findings, Outcome, Part, Phase, Progress, Steps, Study
+from fedstudies.functions import function_of
+from fedstudies.tables import Cells
+"""
+
+
+def test_the_example_of_a_study_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    (code,) = re.findall(r"```python\n(class Dice.*?)```", page, re.DOTALL)
+    Path("dice_study.py").write_text(IMPORTS + code)
+    monkeypatch.syspath_prepend(Path.cwd())
+    dice = import_module("dice_study")
+    assert sum(dice.dice(6, throws=60).counts) == 60
+    done = CliRunner().invoke(command_of(dice.Dice), ["--sides", "6", "-o", "out"])
+    assert done.exit_code == 0
+    assert "side 4 came up most often" in done.stdout
+    assert Path("out/dice.html").is_file()
 
 
 class Interrupted:
