@@ -153,7 +153,7 @@ class Coding(Study["Codes"]):
             yield Progress(1, f"{row.method} {row.setting}")
         if self.workers > 1:
             codes.shuffles += self._shuffles()
-            codes.demonstration = self._demonstrated()
+            codes.demonstration = self._demonstrate()
         return codes
 
     def _copies(self) -> Iterator[int]:
@@ -200,7 +200,7 @@ class Coding(Study["Codes"]):
             rates = expected_rates(n, cached)
             yield Shuffle(cached, *rates, saving(n, cached, self.gain))
 
-    def _demonstrated(self) -> "Demonstration":
+    def _demonstrate(self) -> "Demonstration":
         few = min(self.workers, _DEMONSTRATED)
         key = Key.root(self.seed).fold_in("coded shuffling")
         drawn = key.generator().integers(0, 256, (few * _ROWS, _WIDTH))
@@ -379,7 +379,7 @@ class Codes(Outcome):
                     "Coded shuffling",
                     _SHUFFLES,
                     shuffle_cells(self),
-                    notes=[demonstrated(self.demonstration)],
+                    notes=[describe_shuffle(self.demonstration)],
                     anchor="shuffling",
                     heading=gain,
                 )
@@ -443,7 +443,7 @@ def shuffle_cells(codes: "Codes") -> Cells:
     return Cells(head, rows, "rrrrr")
 
 
-def demonstrated(shown: Demonstration) -> str:
+def describe_shuffle(shown: Demonstration) -> str:
     """Returns what the shuffle of real bytes showed, as a sentence."""
     return (
         f"A shuffle of real bytes among {shown.workers} workers that keep "

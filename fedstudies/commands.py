@@ -103,7 +103,7 @@ def command_of(study: "type[Study[Any]]") -> click.Command:
         log_to_stderr(verbose)
         given = {each.name: _value(each, texts[each.name]) for each in settings
                  if each.name in texts}  # fmt: skip
-        carry_out(study(**given), as_json=as_json)
+        show(study(**given), as_json=as_json)
 
     function = with_options(
         *(_argument(each) for each in own if each.option.is_argument),
@@ -124,9 +124,9 @@ def command_of(study: "type[Study[Any]]") -> click.Command:
 
 
 def _help(study: "type[Study[Any]]", settings: "Sequence[Setting]") -> str:
-    from fedstudies.functions import told
+    from fedstudies.functions import split_doc
 
-    parts = [told(study).text]
+    parts = [split_doc(study).text]
     parts += [
         f"{each.typed}: {each.doc}" for each in settings if each.option.is_argument
     ]
@@ -213,7 +213,7 @@ def _value(setting: "Setting", typed: Any) -> Any:
 # ------------------------------------------------------------------ what a command does
 
 
-def carry_out(study: "Study[Any]", *, as_json: bool) -> None:
+def show(study: "Study[Any]", *, as_json: bool) -> None:
     """Runs a study and tells what it has found.
 
     After Ctrl-C, what is known by then is told, and the command that continues.

@@ -401,7 +401,7 @@ class Study(Generic[Found_co]):
         """
         raise NotImplementedError
 
-    def placed(self) -> Self:
+    def in_its_folder(self) -> Self:
         """Returns the study with the folder that it needs."""
         if self.out is not None or not self.keeps:
             return self

@@ -25,7 +25,7 @@ _GUARD = """A script that uses several ``jobs`` must guard its own start with
 ``if __name__ == "__main__"``, since they import it."""
 
 
-class Told(NamedTuple):
+class Doc(NamedTuple):
     """The docstring of a study, in parts."""
 
     text: str
@@ -34,10 +34,10 @@ class Told(NamedTuple):
     """What a function returns and raises."""
 
 
-def told(study: type[Study[Any]]) -> Told:
+def split_doc(study: type[Study[Any]]) -> Doc:
     """Splits the docstring of a study before ``Returns:``."""
     text, head, rest = cleandoc(study.__doc__ or "").partition("\nReturns:\n")
-    return Told(text.strip(), (head + rest).strip())
+    return Doc(text.strip(), (head + rest).strip())
 
 
 def function_of(study: Callable[Given, Study[Found]]) -> Callable[Given, Found]:
@@ -50,7 +50,7 @@ def function_of(study: Callable[Given, Study[Found]]) -> Callable[Given, Found]:
     settings = settings_of(kind)
 
     def function(*args: Given.args, **given: Given.kwargs) -> Found:
-        return carried_out(study(*args, **given))
+        return carry_out(study(*args, **given))
 
     function.__name__ = function.__qualname__ = kind.function or kind.name
     function.__module__ = kind.__module__
@@ -61,7 +61,7 @@ def function_of(study: Callable[Given, Study[Found]]) -> Callable[Given, Found]:
     return function
 
 
-def documented(
+def give_doc_of(
     study: type[Study[Any]],
 ) -> Callable[[Callable[Given, Found]], Callable[Given, Found]]:
     """Gives a function that is written by hand the docstring of a study.
@@ -77,13 +77,13 @@ def documented(
     return give
 
 
-def carried_out(study: Study[Found]) -> Found:
+def carry_out(study: Study[Found]) -> Found:
     """Runs a study, writes its files where it has a folder, and returns what it found.
 
     Raises:
         KeyboardInterrupt: at Ctrl-C; the files hold what was known by then.
     """
-    study = study.placed()
+    study = study.in_its_folder()
     try:
         found = follow(study.perform(QUIET))
     except Stopped as stop:
@@ -110,17 +110,21 @@ def _doc(study: type[Study[Any]], settings: Any) -> str:
     names = {each.typed: f"``{each.name}``" for each in settings}
     words = re.compile(r"(?<![\w-])(?:--[a-z][a-z-]*\w|[A-Z]{4,})(?![\w-])")
 
-    def named(text: str) -> str:
+    def name_arguments(text: str) -> str:
         return words.sub(lambda word: names.get(word[0], word[0]), text)
 
     def item(setting: Setting) -> str:
-        line = f"{setting.name}: {named(' '.join(setting.doc.split()))}"
+        line = f"{setting.name}: {name_arguments(' '.join(setting.doc.split()))}"
+        is_text = setting.option.read or setting.option.read_all
+        if is_text or setting.is_repeated:
+            line += f" Given as {setting.wanted}."
         return textwrap.fill(
             line, _WIDTH, initial_indent="    ", subsequent_indent=" " * 8
         )
 
-    text, rest = told(study)
+    text, rest = split_doc(study)
     args = "\n".join(["Args:", *map(item, settings)])
     is_spread = any(each.name == "jobs" for each in settings)
-    guard = _GUARD if is_spread else ""
-    return "\n\n".join(filter(None, (named(text), guard, args, rest)))
+    same = f"The command ``fedsim {study.name}`` does the same."
+    more = "\n".join(filter(None, (same, _GUARD if is_spread else "")))
+    return "\n\n".join(filter(None, (name_arguments(text), more, args, rest)))

@@ -121,7 +121,7 @@ class Cells(NamedTuple):
         """
         return _OnScreen(self, title, caption, highlighted)
 
-    def broken(self) -> "Cells":
+    def break_names(self) -> "Cells":
         """Returns the table with broken texts where that is allowed."""
         rows = [
             [
@@ -157,7 +157,7 @@ class _OnScreen(NamedTuple):
         """Yields the parts of the table."""
         room = options.max_width - _EDGE
         if sum(self._least(n) + _GAP for n in range(len(self.cells.head))) > room:
-            yield from self._replace(cells=self.cells.broken())._in_parts(room)
+            yield from self._replace(cells=self.cells.break_names())._in_parts(room)
         else:
             yield from self._in_parts(room)
 

@@ -84,7 +84,7 @@ class Codecs(Simulating[Comparison]):
             cache=Cache(self.folder),
         )
         found.check()
-        with stopping(lambda: _stopped(found)):
+        with stopping(lambda: _stop(found)):
             left = found.cells(fresh=self.fresh)
             asked = len(found.pairs) * self.seeds
             if len(left) < asked:
@@ -94,12 +94,12 @@ class Codecs(Simulating[Comparison]):
             for pair in found.take_times():
                 yield Progress(1, str(pair))
             yield Phase("simulations", len(left))
-            yield from self._simulated(found, left)
+            yield from self._simulate(found, left)
         comparison = found.comparison()
         assert comparison is not None  # all was measured
         return comparison
 
-    def _simulated(
+    def _simulate(
         self, found: Measurements, left: Sequence[Cell]
     ) -> Generator[Progress]:
         done, pairs = 0, len(found.pairs)
@@ -115,7 +115,7 @@ class Codecs(Simulating[Comparison]):
 compare_codecs = function_of(Codecs)
 
 
-def _stopped(found: Measurements) -> Stopped:
+def _stop(found: Measurements) -> Stopped:
     comparison = found.comparison()
     if comparison is None:
         why = "not even the uncompressed pair was measured"

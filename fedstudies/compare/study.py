@@ -10,7 +10,7 @@ from rich.console import Console
 from fedstudies.compare.comparison import Comparison, compare
 from fedstudies.compare.sides import read_sides
 from fedstudies.frame import Option, Steps, Study
-from fedstudies.functions import carried_out, documented
+from fedstudies.functions import carry_out, give_doc_of
 from fedview.results import Results
 
 
@@ -55,7 +55,7 @@ class Compare(Study[Comparison]):
         return compare(read_sides(self.runs), self.metric, self.target)
 
 
-@documented(Compare)
+@give_doc_of(Compare)
 def compare_runs(
     *runs: str | Path | Results,
     metric: str | None = None,
@@ -63,4 +63,4 @@ def compare_runs(
     out: str | Path | None = None,
 ) -> Comparison:
     """Compares runs, which come one after the other and not as a list."""
-    return carried_out(Compare(runs, metric=metric, target=target, out=out))
+    return carry_out(Compare(runs, metric=metric, target=target, out=out))

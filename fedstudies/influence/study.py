@@ -122,7 +122,7 @@ class Influence(Simulating[Audit]):
         with stopping(lambda: Stopped(_WHOLE)):
             if self.run is None:
                 clients = units.counted(config.simulate.clients, "client")
-                config = self._auditable(config, given)
+                config = self._make_auditable(config, given)
                 yield Say(f"simulates {clients}: {recorded}")
                 run_simulation(
                     config, given, folder=recorded, progress=console.is_terminal
@@ -147,11 +147,11 @@ class Influence(Simulating[Audit]):
         if without:
             title = "leave one out" if self.leave_one_out else "check"
             yield Phase(title, len(without))
-            yield from self._retrained(auditor, found, recorded, without)
+            yield from self._retrain(auditor, found, recorded, without)
         self.folder.mkdir(parents=True, exist_ok=True)
         return auditor.outcome()
 
-    def _retrained(
+    def _retrain(
         self, auditor: Auditor, found: Federation, run: Path, names: Sequence[str]
     ) -> Generator[Progress]:
         if self.workload is not None:
@@ -168,7 +168,7 @@ class Influence(Simulating[Audit]):
                 auditor.true[task.client] = w_D
                 yield Progress(1, task.client, f"retrained without {task.client}")
 
-    def _auditable(
+    def _make_auditable(
         self, config: FederationConfig, workload: Workload
     ) -> FederationConfig:
         """Returns the config of a simulation of one client at a time.

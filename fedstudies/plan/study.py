@@ -118,7 +118,7 @@ class Plan(Simulating[PlanOutcome]):
         found = self.federation()
         config, app, place = found
         require_measured(found.load(), config, app, "plans")
-        with _made(self.folder), stopping(_stopped):
+        with _make_folder(self.folder), stopping(_stop):
             most = self.workers or min(config.simulate.clients, MOST_WORKERS)
             if most < 2:
                 raise ConfigError(f"--workers {most}: expected at least 2")
@@ -171,13 +171,13 @@ class Plan(Simulating[PlanOutcome]):
 plan = function_of(Plan)
 
 
-def _stopped() -> Stopped:
+def _stop() -> Stopped:
     why = "a plan needs all pilots and checks"
     return Stopped(why, "the pilots that have ended are kept", again=())
 
 
 @contextmanager
-def _made(folder: Path) -> Iterator[None]:
+def _make_folder(folder: Path) -> Iterator[None]:
     """Makes a folder; removes it if an error leaves it empty."""
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)

@@ -91,7 +91,7 @@ class Staleness(Federated[Matrix]):
         metric = problems[app][1]
         matrix = Matrix(app, metric, goal.value, late, self.workers, self.batch)
 
-        def trained() -> Iterator[Progress]:
+        def train_all() -> Iterator[Progress]:
             for name, (problem, _) in problems.items():
                 for given, optimizer in optimizers.items():
                     row = Row(f"{name} {given}" if len(names) > 1 else given, self.most)
@@ -111,15 +111,15 @@ class Staleness(Federated[Matrix]):
                         yield Progress(1, row.name, f"{row.name}, s = {s}: {words}")
 
         yield Phase("runs", len(names) * len(optimizers) * len(late) * len(seeds))
-        with stopping(lambda: _stopped(matrix)):
-            yield from trained()
+        with stopping(lambda: _stop(matrix)):
+            yield from train_all()
         return matrix
 
 
 staleness = function_of(Staleness)
 
 
-def _stopped(matrix: Matrix) -> Stopped:
+def _stop(matrix: Matrix) -> Stopped:
     matrix.drop_unfinished()
     if matrix.rows:
         return Stopped(matrix)

@@ -181,7 +181,7 @@ class SweepOutcome(Outcome):
             numbers=self.as_json(),
             parts=[Part("Curves", lead, figures=[drawn], notes=notes), table],
             doubts=self.doubts,
-            asides=failed(self.failures),
+            asides=list_failures(self.failures),
         )
 
     def as_json(self) -> JSON:
@@ -307,7 +307,7 @@ def outcome_of(sweep: Sweep, metric: str | None) -> SweepOutcome | None:
         seeds=len(sweep.seeds),
         asked=sweep.size,
         rows=tuple(sorted(known, key=order)),
-        failures=sweep.failed,
+        failures=sweep.failures_by_name,
     )
 
 
@@ -344,7 +344,7 @@ def cells_of(outcome: SweepOutcome) -> Cells:
     return Cells(head, list(zip(*columns, strict=True)), align)
 
 
-def failed(failures: Mapping[str, Failure]) -> list[str]:
+def list_failures(failures: Mapping[str, Failure]) -> list[str]:
     """Returns the first traceback, and each error once, with its first run."""
     where: dict[str, list[str]] = {}
     for name, failure in failures.items():

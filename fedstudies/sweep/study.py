@@ -26,7 +26,7 @@ from fedstudies.frame import (
 )
 from fedstudies.functions import function_of
 from fedstudies.runner import Failure, require_measured
-from fedstudies.sweep.outcome import SweepOutcome, failed, outcome_of
+from fedstudies.sweep.outcome import SweepOutcome, list_failures, outcome_of
 from fedstudies.sweep.points import (
     axes_of,
     points_of,
@@ -38,7 +38,8 @@ from fedstudies.sweep.sweep import Cell
 from fedstudies.sweep.sweep import Sweep as Runs
 from fedstudies.trial import Trial
 
-_FIELDS = "a mapping by field, such as {'algorithm.buffer': ...}"
+_GRID = "a mapping by field, such as {'algorithm.buffer': [4, 8]}"
+_RANGES = "a mapping by field, such as {'algorithm.client.lr': ('log', 0.01, 1)}"
 
 
 class Sweep(Simulating[SweepOutcome]):
@@ -63,7 +64,7 @@ class Sweep(Simulating[SweepOutcome]):
         Option(
             "FIELD=VALUE,VALUE",
             read_all=read_grid,
-            wanted=_FIELDS,
+            wanted=_GRID,
         ),
     ] = None
     """Values to try, such as algorithm.buffer=4,8. With several, every combination is
@@ -74,7 +75,7 @@ class Sweep(Simulating[SweepOutcome]):
         Option(
             "FIELD=SCALE:LOW:HIGH",
             read_all=read_ranges,
-            wanted=_FIELDS,
+            wanted=_RANGES,
         ),
     ] = None
     """An interval from which --random draws; the scale is linear, log or int, as in
@@ -129,11 +130,11 @@ class Sweep(Simulating[SweepOutcome]):
             yield Say(f"known from before: {known} of {len(cells):,}")
         if left:
             yield Phase("simulations", len(left))
-            with stopping(lambda: self._stopped(sweep, len(cells))):
-                yield from self._simulated(sweep, left)
+            with stopping(lambda: self._stop(sweep, len(cells))):
+                yield from self._simulate(sweep, left)
         outcome = outcome_of(sweep, self.metric)
         if outcome is None:
-            for line in failed(sweep.failed):
+            for line in list_failures(sweep.failures_by_name):
                 yield Say(line)
             first = next(iter(sweep.failures.values()))
             raise LatecomerError(
@@ -141,7 +142,7 @@ class Sweep(Simulating[SweepOutcome]):
             )
         return outcome
 
-    def _simulated(self, sweep: Runs, left: list[Cell]) -> Generator[Progress]:
+    def _simulate(self, sweep: Runs, left: list[Cell]) -> Generator[Progress]:
         done = 0
         with closing(sweep.simulate(left, self.jobs)) as results:
             for cells, found in results:
@@ -149,7 +150,7 @@ class Sweep(Simulating[SweepOutcome]):
                 line = _line(sweep, cells[0], found)
                 yield Progress(len(cells), line, f"{done}/{len(left)} {line}")
 
-    def _stopped(self, sweep: Runs, asked: int) -> Stopped:
+    def _stop(self, sweep: Runs, asked: int) -> Stopped:
         done = units.counted(len(sweep.trials), "run")
         undone = asked - len(sweep.trials) - len(sweep.failures)
         kept = (

@@ -61,7 +61,7 @@ class Sweep:
         return (len(self.points) - len(self.refused)) * len(self.seeds)
 
     @property
-    def failed(self) -> dict[str, Failure]:
+    def failures_by_name(self) -> dict[str, Failure]:
         """The failures by the names of their runs."""
         return {
             f"{self.name(number)}, seed {seed}": failure
