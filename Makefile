@@ -120,7 +120,7 @@ golden: $(VENV)/.stamp  ## save anew what federations come to: for a change that
 proto: $(VENV)/.stamp  ## generate the stubs anew
 	$(PY) -m tools.stubs
 
-configuration: $(VENV)/.stamp  ## docs/configuration.md and docs/api.md anew
+configuration: $(VENV)/.stamp  ## docs/configuration/ and docs/api.md anew
 	$(PY) -m docs.generate
 	$(PY) -m docs.reference
 

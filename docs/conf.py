@@ -5,6 +5,7 @@ web page. The navigation is made of the lists of links in the index pages.
 """
 
 import re
+from pathlib import Path
 from typing import Any
 
 project = "latecomer"
@@ -15,6 +16,8 @@ exclude_patterns = ["_build"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "latecomer"
+# The search lists pages of background behind all others.
+html_search_scorer = str(Path(__file__).with_name("search_order.js"))
 
 
 def _add_navigation(app: Any, name: str, source: list[str]) -> None:
@@ -25,7 +28,7 @@ def _add_navigation(app: Any, name: str, source: list[str]) -> None:
     for line in source[0].splitlines():
         if line.startswith("## "):
             caption = line.removeprefix("## ")
-        found = re.match(r"(?:-|\d+\.) \[.*\]\((\S+)\.md\)$", line)
+        found = re.match(r"(?:-|\d+\.) \[[^\]]*\]\((\S+)\.md\)(?:$|: )", line)
         if found:
             entries.setdefault(caption, []).append(found[1])
     for title, pages in entries.items():

@@ -15,14 +15,15 @@ PAGE = Path(__file__).parent / "api.md"
 _INTRO = """# API reference
 
 What `latecomer` has, from its docstrings. This page is generated from the program;
-[Your code](user_code.md) shows how the parts are used.
+[Your code](user_code.md) shows how the parts are used. A class has the methods of the
+class that it extends, which are described there.
 """
 _BLOCKS = ("Args", "Attributes", "Returns", "Raises", "Yields", "Example")
 _HEAD = re.compile(rf"^({'|'.join(_BLOCKS)}):$", re.MULTILINE)
 
 
 def page() -> str:
-    """The whole page."""
+    """Returns the whole page: the names of the package, then those of its modules."""
     parts, modules = [_INTRO], []
     for name in dir(latecomer):
         found = getattr(latecomer, name)
@@ -44,26 +45,42 @@ def _is_documented(found: Any) -> bool:
 
 
 def _entry(level: str, name: str, found: Any) -> str:
+    """Returns a chapter: the name, how it is called, and what it does."""
     calls = get_overloads(vars(found).get("__new__", found))
-    heads = [f"`{name}{_signature(call)}`" for call in calls or [found]]
-    parts = [f"\n{level} {' or '.join(heads)}\n\n{_body(found.__doc__)}"]
+    short = name.rpartition(".")[2]
+    heads = [f"{short}{_signature(call)}" for call in calls or [found]]
+    parts = [f"\n{level} `{name}`\n\n"]
+    parts += [f"`{head}`\n\n" for head in heads if head != f"{short}()"]
+    parts.append(_body(found.__doc__))
     if inspect.isclass(found):
         parts += _members(found)
     return "".join(parts)
 
 
 def _members(cls: type) -> Iterator[str]:
-    """The public methods and properties that a class defines."""
+    """Yields the public methods and properties that no documented base has."""
+    public = [base for base in cls.__mro__[1:] if _is_ours(base)]
+    if public:
+        yield f"\nExtends `{public[0].__name__}`.\n"
+    known = {name for base in public for name in dir(base)}
     for name, member in vars(cls).items():
         target = member.func if hasattr(member, "func") else member
         target = member.fget if isinstance(member, property) else target
         if isinstance(member, classmethod | staticmethod):
             target = member.__func__
         is_public = inspect.isfunction(target) and not name.startswith("_")
-        if is_public and target.__doc__ and not issubclass(cls, enum.Enum):
+        if is_public and name not in known and target.__doc__ and not _is_enum(cls):
             is_call = target is member or isinstance(member, classmethod | staticmethod)
             told = f"{name}{_signature(target)}" if is_call else name
             yield f"\n**`{told}`**: {_body(target.__doc__)}"
+
+
+def _is_ours(cls: type) -> bool:
+    return getattr(latecomer, cls.__name__, None) is cls
+
+
+def _is_enum(cls: type) -> bool:
+    return issubclass(cls, enum.Enum)
 
 
 def _signature(found: Any) -> str:

@@ -115,7 +115,7 @@ class Algorithm(NamedTuple):
 
 
 class AlgorithmConfig(Method):
-    """The settings that every recipe has."""
+    """A federated algorithm: its pace, its weights, and a method for each role."""
 
     role: ClassVar[str] = "recipe"
     paper: ClassVar[str]

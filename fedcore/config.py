@@ -225,6 +225,7 @@ class OneOf:
             serialization=core_schema.plain_serializer_function_ser_schema(
                 lambda method, info: method.model_dump(mode=info.mode), info_arg=True
             ),
+            metadata={"role": source.role},  # for a schema, which asks methods() itself
         )
 
 

@@ -118,6 +118,29 @@ def check(config: Path, changes: tuple[str, ...]) -> None:
     click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
 
 
+@main.command(epilog=example("fedserver schema -o federation.schema.json"))
+@click.option(
+    "-o", "--out", type=PATH, help="The file to write. Without it, print the schema."
+)
+@methods_option
+@in_sentences
+def schema(out: Path | None) -> None:
+    """Write a JSON schema of the config, for editors.
+
+    An editor with a YAML extension completes and checks a config that begins with
+    "# yaml-language-server: $schema=federation.schema.json".
+    """
+    from fedrun.config.schema import federation_schema
+    from fedrun.plain_files import write_text
+
+    text = to_json(federation_schema(), indent=2)
+    if out is None:
+        click.echo(text)
+        return
+    write_text(out, f"{text}\n")
+    click.echo(out)
+
+
 @main.command(
     epilog=example("fedserver status 127.0.0.1:8443", "fedserver status runs/digits")
 )

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from fedrun.config import load_config
 from fedrun.run import Run, open_run
-from fedserver.children import fitted_model, keep_evaluating
+from fedserver.children import fit_model, keep_evaluating
 from fedserver.server import Server
 from fedserver.view.live import LiveView
 from fedserver.view.progress import Progress
@@ -64,7 +64,7 @@ def take(view: Path, report: Path, browser: str) -> None:
 async def _run(real: LocalFederation) -> str:
     """Serves the run to its end; returns the live view of its middle as an SVG."""
     config = load_config(real.path)
-    with fitted_model(config, real.folder) as model:
+    with fit_model(config, real.folder) as model:
         run = open_run(config, time.time(), model=model)
     progress = Progress()
     server = Server(run, progress)

@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    WithJsonSchema,
+    model_validator,
+)
 
 from fedcore.config import Config
 
@@ -44,7 +50,11 @@ class Override(Config):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Any]
 
-    clients: Annotated[tuple[Pattern, ...], BeforeValidator(_as_list)]
+    clients: Annotated[
+        tuple[Pattern, ...],
+        BeforeValidator(_as_list),
+        WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}}),
+    ]
     """Their names, or patterns of them: ``*`` stands for any text, ``?`` for one
     character, ``[0-4]`` for one of some. The settings, such as ``lr``, stand beside
     this field."""

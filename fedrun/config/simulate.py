@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from fedcore.config import Config, Count, Duration
 from fedcore.distributions import (
@@ -26,7 +26,9 @@ def _as_typed(given: Any) -> Any:
     return str(given) if is_number else given
 
 
-Word = Annotated[str, BeforeValidator(_as_typed)]
+Word = Annotated[
+    str, BeforeValidator(_as_typed), WithJsonSchema({"type": ["string", "number"]})
+]
 
 _AVAILABILITY = {
     "always": (),

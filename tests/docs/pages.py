@@ -8,7 +8,9 @@ ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted(
     path
     for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
-    if "_build" not in path.parts and path.name not in ("configuration.md", "api.md")
+    if "_build" not in path.parts
+    and path.parent.name != "configuration"
+    and path.name != "api.md"
 )
 _FENCE = re.compile(r"^(\s*)(```+)(.*)$")
 _SOURCE = re.compile(r"^<!-- (\S+) -->$")

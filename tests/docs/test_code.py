@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+import latecomer
 from fedclient.device.conditions.config import read_conditions
 from fedcore.model import FlatModel
+from fedcore.params import digest
+from fedcore.recipes import Latecomer
+from fedcore.rng import Key
+from fedcore.training import Trainer, initial_model
+from fedcore.workload import Client
 from fedrun.app import load_app
 from fedrun.config import parse_config
 from fedstudies.codecs.pairs import pairs_of, plain
@@ -18,6 +24,7 @@ from tests.docs.pages import PAGES, ROOT, Block, all_blocks
 TESTED = {"python", "yaml", "console", "sh"}
 SHOWN = {"", "text"}
 CONDITIONS = "deploy/edge/device.yaml"  # of a device, and no config of a federation
+TUTORIAL = ROOT / "examples" / "tutorial"
 LONGEST = 40  # lines of a user's file
 
 
@@ -78,17 +85,9 @@ def test_a_users_file_is_short() -> None:
 
 
 def test_the_loop_in_the_docs_trains() -> None:
-    block = next(b for b in all_blocks("python") if "torch.optim.SGD" in b.text)
-    page: dict[str, object] = {"__name__": "page"}
-    exec(compile(block.text, str(block), "exec"), page)
-    workload = page["workload"]
-    from fedcore.params import digest
-    from fedcore.recipes import Latecomer
-    from fedcore.rng import Key
-    from fedcore.training import Trainer, initial_model
-    from fedcore.workload import Client, Workload
-
-    assert isinstance(workload, Workload)
+    """The tutorial's, whose text is on its page."""
+    pytest.importorskip("torch")
+    workload = load_app(f"{TUTORIAL / 'my_app.py'}:workload")
     model = workload.flat()
     public_D = initial_model(model, 0)
     trainer = Trainer(workload, Latecomer().build(model.spec), model=model)
@@ -96,3 +95,15 @@ def test_the_loop_in_the_docs_trains() -> None:
     once, again = (trainer.train(public_D, data, Key.root(1)) for _ in range(2))
     assert once.delta_D.any()
     assert digest(once.delta_D) == digest(again.delta_D)
+
+
+def test_the_tutorials_federation_learns(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    config = yaml.safe_load((TUTORIAL / "federation.yaml").read_text(encoding="utf-8"))
+    for name in ("app", "model", "server"):
+        del config[name]
+    config |= {"stop": {"versions": 10}, "simulate": {"clients": 4}}
+    workload = load_app(f"{TUTORIAL / 'my_app.py'}:workload")
+    results = latecomer.run(config, workload, folder=tmp_path / "run")
+    first, last = (results.metrics["accuracy"][at] for at in (0, -1))
+    assert last > first + 0.2

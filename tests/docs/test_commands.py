@@ -19,7 +19,8 @@ OURS = {
     "fedsim": fedsim.cli.main,
 }
 # Programs of the system; what they do is theirs.
-OTHERS = {"cd", "git", "pip", "python3", ".", "kill", "docker", "podman", "openssl"}
+OTHERS = {"cd", "cp", "scp", "git", "pip", "python3", ".", "kill", "docker", "podman"}
+OTHERS.add("openssl")
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 _SPAN = re.compile(r"`((?:fedserver|fedclient|fedsim|make|python -m)[ \n][^`]+)`")
 

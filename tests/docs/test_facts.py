@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -9,6 +10,7 @@ from fedwire.v1 import federation_pb2 as pb
 
 import latecomer
 from docs import generate
+from fedcore.algorithm import AlgorithmConfig
 from fedcore.config import Method, kind_of
 from fedcore.payloads import formats
 from fedrun.cli.exit_codes import EXIT_CODES, exit_code
@@ -109,30 +111,65 @@ def test_the_table_of_payloads_is_that_of_the_program() -> None:
 # ------------------------------------------------------------------------- config
 
 
-@pytest.fixture(scope="module")
-def page() -> str:
-    return generate.page()
+PAGES_OF_SETTINGS = generate.pages()
+METHODS = [
+    (role, method)
+    for role in generate.find().roles
+    for method in generate.kinds_of(role)
+]
 
 
-def test_the_page_of_settings_has_every_kind_with_its_citation(page: str) -> None:
+def _text_of(role: type[Method], method: type[Method]) -> str:
+    return _chapter(PAGES_OF_SETTINGS[generate.page_of(role)], f"`{kind_of(method)}`")
+
+
+def test_every_role_has_a_page_of_settings() -> None:
     roles = generate.find().roles
     ours = {r for r in Method.__subclasses__() if r.__module__.startswith("fedcore.")}
     assert set(roles) == ours
-    for role in roles:
-        assert generate.kinds_of(role)
-        for method in generate.kinds_of(role):
-            heading = f"\n### {role.role} `{kind_of(method)}`\n"
-            assert page.count(heading) == 1, heading
-            assert generate._citation(method) in page
+    assert len(PAGES_OF_SETTINGS) == 1 + len(generate.PAGES) + len(roles)
+    listed = re.findall(r"^- \[.*\]\((\w+)\.md\)", PAGES_OF_SETTINGS["index"], re.M)
+    assert sorted(["index", *listed]) == sorted(PAGES_OF_SETTINGS)
 
 
-def test_the_page_of_settings_has_every_field_of_every_section(page: str) -> None:
-    headings = {s: f"`{p.name}`" for s, p in generate.find().sections.items()}
-    headings[FederationConfig] = "Top"
+@pytest.mark.parametrize(("role", "method"), METHODS)
+def test_the_page_of_a_role_has_every_kind_with_its_citation(
+    role: type[Method], method: type[Method]
+) -> None:
+    page, kind = PAGES_OF_SETTINGS[generate.page_of(role)], kind_of(method)
+    assert page.count(f"\n## `{kind}`\n") == 1
+    assert page.count(f"\n| [`{kind}`](#{kind}) | ") == 1
+    assert generate._citation(method) in _text_of(role, method)
+
+
+@pytest.mark.parametrize(("role", "method"), METHODS)
+def test_each_field_of_a_method_is_described_once(
+    role: type[Method], method: type[Method]
+) -> None:
+    shared = generate.inherited_fields(method, role)
+    page = PAGES_OF_SETTINGS[generate.page_of(role)]
+    for name in method.model_fields:
+        if name == "kind":
+            continue
+        assert (f"\n- `{name}` (" in _text_of(role, method)) == (name not in shared)
+        if name in shared:
+            assert f"\n- `{name}` (" in _chapter(page, "Shared fields")
+
+
+def test_the_pages_of_settings_have_every_field_of_every_section() -> None:
+    headings = {s: place.name for s, place in generate.find().sections.items()}
     for section, name in headings.items():
-        chapter = _chapter(page, name)
+        [chapter] = [
+            _chapter(page, f"`{name}`")
+            for page in PAGES_OF_SETTINGS.values()
+            if f"\n## `{name}`\n" in page
+        ]
         for field in section.model_fields:
-            assert f"\n| `{field}` | " in chapter, f"{name}: {field}"
+            assert f"\n- `{field}` (" in chapter, f"{name}: {field}"
+    for field in FederationConfig.model_fields:
+        assert f"\n- `{field}` (" in _chapter(
+            PAGES_OF_SETTINGS["index"], "Top level"
+        ), field
 
 
 def test_each_field_has_a_description() -> None:
@@ -151,14 +188,37 @@ def test_each_field_has_a_description() -> None:
     assert not bare
 
 
-def test_each_example_on_the_page_of_settings_is_a_config(page: str) -> None:
-    examples = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    roles = generate.find().roles
-    assert len(examples) == 1 + sum(len(generate.kinds_of(role)) for role in roles)
+def _examples(page: str) -> list[dict[str, Any]]:
+    found = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return [value for each in found if (value := yaml.safe_load(each)) is not None]
+
+
+def test_each_example_on_the_pages_of_settings_is_a_config() -> None:
+    examples = [e for page in PAGES_OF_SETTINGS.values() for e in _examples(page)]
+    assert len(examples) > len(generate.kinds_of(AlgorithmConfig))
     for example in examples:
-        parse_config(yaml.safe_load(example))
-    whole = FederationConfig().model_dump(mode="json")
-    assert yaml.safe_load(examples[0]) == whole
+        parse_config(example)
+    assert _examples(PAGES_OF_SETTINGS["index"]) == [
+        FederationConfig().model_dump(mode="json")
+    ]
+
+
+@pytest.mark.parametrize(("role", "method"), METHODS)
+def test_the_example_of_each_method_is_a_config(
+    role: type[Method], method: type[Method]
+) -> None:
+    places = generate.find().roles[role]
+    parse_config(generate.example_of(method, places))
+    for example in _examples(_text_of(role, method)):
+        assert kind_of(method) in yaml.safe_dump(example)
+
+
+@pytest.mark.parametrize("recipe", generate.kinds_of(AlgorithmConfig), ids=kind_of)
+def test_the_yaml_of_a_recipe_is_that_recipe(recipe: type[Method]) -> None:
+    """Without what it shows, the defaults of the recipe give the same."""
+    for example in _examples(_text_of(AlgorithmConfig, recipe)):
+        alone = parse_config({"algorithm": {"kind": kind_of(recipe)}})
+        assert parse_config(example).algorithm == alone.algorithm
 
 
 @pytest.mark.parametrize(
@@ -180,7 +240,7 @@ def test_types_are_told_in_words(annotation: object, words: str) -> None:
 # Those that a repository shows, too.
 WRITTEN = [
     *PAGES,
-    DOCS / "configuration.md",
+    *DOCS.glob("configuration/*.md"),
     *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
     ROOT / "deploy" / "README.md",
     *ROOT.glob("fedsim/templates/*/README.md"),
@@ -223,9 +283,12 @@ def test_a_page_needs_no_program_to_be_read(path: Path) -> None:
     assert not re.findall(r"\{\w+\}`", prose(path))
 
 
-def test_the_page_of_settings_is_that_of_the_program() -> None:
-    written = (DOCS / "configuration.md").read_text(encoding="utf-8")
-    assert written == generate.page(), "make configuration"
+def test_the_pages_of_settings_are_those_of_the_program() -> None:
+    written = {
+        page.stem: page.read_text(encoding="utf-8")
+        for page in DOCS.glob("configuration/*.md")
+    }
+    assert written == PAGES_OF_SETTINGS, "make configuration"
 
 
 def test_the_api_reference_is_the_docstrings() -> None:
@@ -244,7 +307,7 @@ def test_the_table_of_metrics_is_that_of_the_program() -> None:
 
 def test_every_decision_is_in_the_list() -> None:
     listed = re.findall(
-        r"^(\d+)\. \[(.*)\]\((.*)\)$", _read("decisions/index.md"), re.M
+        r"^- \[(\d+)\. (.*)\]\((.*)\): \S.*\.$", _read("decisions/index.md"), re.M
     )
     pages = sorted((DOCS / "decisions").glob("[0-9]*.md"))
     assert listed == [
@@ -255,3 +318,27 @@ def test_every_decision_is_in_the_list() -> None:
         )
         for page in pages
     ]
+
+
+# Decisions and the table of mutants name files as they were.
+OF_TODAY = [p for p in PAGES if p.parent == DOCS and p.name != "benchmarks.md"]
+
+
+@pytest.mark.parametrize("page", OF_TODAY, ids=lambda page: page.name)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"`((?:fed\w+|protos|tests|tools)/[\w./-]+)`", text):
+        assert (ROOT / name).exists(), name
+
+
+def test_the_table_of_concepts_names_classes_where_they_are() -> None:
+    found = re.findall(
+        r"`(\w+)`(?: and `(\w+)`)? in `(fedcore/[\w/.]+)`", _read("concepts.md")
+    )
+    assert len(found) > 4
+    for *names, place in found:
+        path = ROOT / place
+        files = path.glob("*.py") if path.is_dir() else [path]
+        source = "".join(file.read_text(encoding="utf-8") for file in files)
+        for name in filter(None, names):
+            assert f"\nclass {name}" in source, name

@@ -1,19 +1,26 @@
 """The saved figures, as a page of the docs shows them."""
 
 import json
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = Path("benchmarks/results/mutants.json")
+COUNTS = ("mutants", "tried", "caught", "equivalent", "survived")
 
 
 def table() -> str:
-    """A row for each module."""
+    """Returns a row for each package, with the sums of its modules."""
     saved = json.loads((ROOT / RESULTS).read_text(encoding="utf-8"))["modules"]
-    heads = ("module", "mutants", "tried", "caught", "equivalent", "survived")
+    sums: dict[str, dict[str, int]] = {}
+    for path, got in saved.items():
+        for name in (f"`{PurePosixPath(path).parts[0]}`", "all"):
+            row = sums.setdefault(name, dict.fromkeys(("modules", *COUNTS), 0))
+            row["modules"] += 1
+            for count in COUNTS:
+                row[count] += got[count]
+    whole = sums.pop("all")
+    heads = ("package", "modules", *COUNTS)
     rows = [heads, ("---",) * len(heads)]
-    rows += [(f"`{path}`", *(str(got[head]) for head in heads[1:]))
-             for path, got in saved.items()]  # fmt: skip
-    sums = [sum(got[head] for got in saved.values()) for head in heads[1:]]
-    rows.append(("all", *map(str, sums)))
+    rows += [(name, *map(str, row.values())) for name, row in sums.items()]
+    rows.append(("all", *map(str, whole.values())))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"

@@ -11,6 +11,7 @@ from benchmarks.series import runs
 from tests.docs.figures import asynchrony
 from tests.docs.figures.series import Pool, Saved, Series, pool, saved
 from tests.docs.figures.units import Quote
+from tests.mutants.table import table
 
 PAGE = "docs/benchmarks.md"
 SAID = (  # sizes, settings and names
@@ -38,32 +39,40 @@ def quotes() -> Iterator[Quote]:
 # -------------------------------------------------------------------------- speed
 
 SPEED = {  # how a row begins, and the groups and rows of the file that it quotes
-    "aggregating": ("aggregation", "dense"),
-    "the same, top-k": ("aggregation", "top-k"),
-    "making 4 MB": ("durable", "4 MB"),
-    "the same, 1 kB |": ("durable", "1 kB"),
-    "the same, 1 kB, 64": ("durable", "1 kB, 64"),
-    "updates of 1M": ("server", "FedBuff, dense"),
+    "aggregate": ("aggregation", "dense"),
+    "`np.mean`": ("aggregation", "dense"),
+    "aggregate 100 top-k": ("aggregation", "top-k"),
+    "`np.add.at`": ("aggregation", "top-k"),
+    "write 4 MB": ("durable", "4 MB"),
+    "new files of 4 MB": ("durable", "4 MB"),
+    "SQLite blobs of 4 MB": ("durable", "4 MB"),
+    "write 1 kB records |": ("durable", "1 kB"),
+    "SQLite blobs of 1 kB |": ("durable", "1 kB"),
+    "write 1 kB records, 64": ("durable", "1 kB, 64"),
+    "SQLite blobs of 1 kB, 64": ("durable", "1 kB, 64"),
+    "FedBuff, dense": ("server", "FedBuff, dense"),
     "FedBuff, top-k": ("server", "FedBuff, top-k"),
     "Latecomer: top-k": ("server", "Latecomer"),
-    "`fedserver run` until": ("start", "server, from start"),
+    "`fedserver run`": ("start", "server, from start"),
     "the same after SIGKILL": ("start", "server, from start"),
-    "`fedclient join` until": ("start", "client, from start"),
-    "memory of an idle server": ("start", "server, memory"),
-    "memory of an idle client": ("start", "client, memory"),
+    "`fedclient join`": ("start", "client, from start"),
+    "idle server": ("start", "server, memory"),
+    "idle client": ("start", "client, memory"),
 }
 
 
 def _speed() -> Iterator[Quote]:
     found = saved("speed")["benchmarks"]
-    for begins, (name, group) in SPEED.items():
+    for begins, (name, group) in sorted(SPEED.items(), reverse=True):  # longest first
         groups = found[name]["groups"]
         tree = next(rows for title, rows in groups.items() if title.startswith(group))
         seconds = [s.times(1e-3) for s in _series(tree, "ms")]
-        yield Quote("`make bench`", begins, pool(tree, more=seconds), (r"4 clients",))
-    yield Quote("`make bench`", "What costs most", pool(), (r"1M values|1 kB",))
+        yield Quote("`make bench` / ", begins, pool(tree, more=seconds))
+    memory = pool(found["aggregation"]["groups"])
+    yield Quote("`make bench`", "Stacking takes", memory, (r"1 kB",))
     for name, row in found["catch_up"]["groups"]["downlink"].items():
         yield Quote("`make bench` / downlink", f"{name} |", pool(row))
+    yield Quote("`make bench`", "", pool(), (r"1M values|4 clients",))
 
 
 def _series(tree: Saved, column: str) -> Iterator[Series]:
@@ -74,14 +83,6 @@ def _series(tree: Saved, column: str) -> Iterator[Series]:
 
 # -------------------------------------------------------------------------- bytes
 
-LOSSES = {  # how a paragraph begins that tells a task's losses
-    "mlp_decay": "181 times",
-    "watch": "152 times",
-    "mlp": "Cohorts were drawn",
-    "cnn": "It loses",
-    "text": "The default's compressors",
-}
-
 
 def _bytes() -> Iterator[Quote]:
     tasks = saved("bytes")["tasks"]
@@ -89,10 +90,8 @@ def _bytes() -> Iterator[Quote]:
         found = task["settings"]
         for setting, row in found.items():
             yield Quote(f"`make bytes` / `{name}`", f"{setting} |", pool(row))
-        if name in LOSSES:
-            losses = pool(list(found.values()))
-            about = (r"half a point of accuracy does not buy 300\s+times",)
-            yield Quote("`make bytes`", LOSSES[name], losses, about)
+    about = (r"Half a point of accuracy does not buy 300\s+times",)
+    yield Quote("`make bytes`", "Half a point", pool(), about)
     yield from _levers()
     text = (
         r"100\s+of them|5,000 characters|10 clients a round|learning rate of 4",
@@ -100,7 +99,7 @@ def _bytes() -> Iterator[Quote]:
     )
     chosen = pool(tasks["text"]["rates"])
     yield Quote("`make bytes`", "Text", chosen, text)
-    about = (r"of \.1 is not|rows \.2 comes|costs at \.2",)
+    about = (r"of \.1 is not|rows \.2 comes|compression at \.2",)
     yield Quote("`make bytes`", "The learning rate of .1", pool(more=tried()), about)
     counted = tasks["digits"]["settings"]["top_k 1/.2 %"]["seeds"][0]["counted"]
     for way in ("up", "down"):
@@ -141,7 +140,7 @@ def _hostile() -> Iterator[Quote]:
     after = [attack["after"]["ratios"] for attack in found["attacks"].values()]
     ratios = Series.of(ratio for attack in after for ratio in attack)
     about = (r"64 clients|1,000 half-closed",)
-    yield Quote("`make hostile`", "All figures after", pool(more=[ratios]), about)
+    yield Quote("`make hostile`", "Single ratios", pool(more=[ratios]), about)
     closed = found["attacks"]["half_closed"]
     yield Quote("`make hostile` / what", "slowest health call", pool(closed))
     shown = [sum(list(s.values())[:2]) for s in found["single"]["texts"].values()]
@@ -158,8 +157,6 @@ def _disasters() -> Iterator[Quote]:
     yield Quote("`make kill`", "", pool(kill, [server], [20]), (r"\d clients",))
     minutes = Series.of([power["seconds"] / 60])
     yield Quote("`make power`", "", pool(power, more=[minutes]))
-    for module, row in saved("mutants")["modules"].items():
-        yield Quote("`make mutants`", f"`{module}`", pool(row))
     modules = saved("mutants")["modules"].values()
     counts = ("mutants", "tried", "caught", "equivalent", "survived")
     sums = {k: sum(m[k] for m in modules) for k in counts}
@@ -207,7 +204,7 @@ def _simulation() -> Iterator[Quote]:
     about += (r"20 steps|25 rows",)
     yield Quote(chapter, "One tiny client", pool(more=more), about)
     bounds = [run["targets"] for task in "AB" for run in runs(tasks[task])[:1]]
-    yield Quote(chapter, "Asked for were", pool(bounds), (r"1,000 clients",))
+    yield Quote(f"{chapter} / asked for", "", pool(bounds))
     yield Quote(chapter, "At most 1.15", pool(tasks["population"]["targets"]))
     last, codec = list(tasks["asynchronous"]["rows"])[-1], "rounds, top-k with memories"
     share = rates("asynchronous", last).over(rates("asynchronous", codec))
@@ -234,9 +231,9 @@ def _asynchrony() -> Iterator[Quote]:
     about: tuple[str, ...] = (
         r"2,000 clients, 200 or 1,000 training|batches of 10|12 runs with seed 0",
     )
-    about += (r"784-128-10|seeds 1 to 3|95 % intervals|Dirichlet \.3",)
+    about += (r"784-128-10|seeds 1 to 3|95 % intervals|Dirichlet \.3|has \.1 and 2",)
     yield Quote(chapter, "Virtual time", pool(), about)
-    more = [*asynchrony.ratios(), *asynchrony.controls()]
+    more = [*asynchrony.ratios(), *asynchrony.controls(), *asynchrony.latest()]
     about = (
         r"1,000 in flight|200 in flight|with 1,000|with 200|1/√\(1 \+ τ\)",
         r"(?:to|at) \.(?:78|80)",
@@ -247,13 +244,12 @@ def _asynchrony() -> Iterator[Quote]:
     begin = (
         *(
             '"Latecomer" is',
-            "1.3 times as soon",
-            "With the default codecs",
-            "With AdaComm",
+            "1.3 times faster",
+            "to .",
         ),
         *("What the parts", "AdaSGD's"),
     )
-    about += (r"their 12\s+runs|seeds 1 to \d|seeds 0, 7 and 8|1\.3 times as soon",)
+    about += (r"their 12\s+runs|seeds 1 to \d|seeds 0, 7 and 8|1\.3 times faster",)
     for begins in begin:
         yield Quote(chapter, begins, pool(more=more), about)
 
@@ -261,7 +257,8 @@ def _asynchrony() -> Iterator[Quote]:
     about = (
         r"Dirichlet \.3|batches of \d+|\d+ runs for|seeds 1 to \d|over 200 clients",
     )
-    about += (r"106,122|23,847|buffer of 3|(?:at|to)\s+\.80|\b5 steps|about 15",)
+    about += (r"106,122|23,847|buffer of 3|\b5 steps|about 15",)
+    about += (r"(?:at|to)\s+\.80|to \.7[05] and \.80",)
     about += (r"rate of \.2 instead of \.1",)
     for begins in (
         "Other models",
@@ -280,7 +277,7 @@ def _ablation() -> Iterator[Quote]:
     theirs = [each.seconds for each in whole["with AdaComm"]]
     sooner = Series.of([fmean(ours) / fmean(theirs)])
     text = (r"200 of 2,000|12 of 60|\.80|\.90|period of 10|seeds 1 to 3|64\b",)
-    for begins in ("What each", "Weights and", "All 64", "In the small"):
+    for begins in ("The worth", "Weights and", "All 64", "In the small"):
         yield Quote(chapter, begins, pool(more=[sooner]), text)
 
 
@@ -291,7 +288,7 @@ def rows() -> set[str]:
         f"| {' | '.join(row)} |".replace("|  |", "| |") for row in _ablation_rows()
     }
     found |= {row for name in asynchrony.LARGER for row in asynchrony.larger(name)}
-    return found | {*asynchrony.against_both()} | parts
+    return found | {*asynchrony.against_both(), *table().splitlines()} | parts
 
 
 def _ablation_rows() -> Iterator[list[str]]:

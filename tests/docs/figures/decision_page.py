@@ -12,7 +12,7 @@ from tests.docs.figures.units import Quote
 
 PAGE = "docs/decisions/0023-latecomers-weights.md"
 SAID = (
-    r"1/√\(1 \+ τ\)|s = [\d.]+|AdaSGD at 90|claims 5 6|exponent: 0\.5|decision 7",
+    r"1/√\(1 \+ τ\)|s = [\d.]+|AdaSGD at 90|claims 5 6|exponent: 0\.5",
     r"[Tt]ime to \.80|client rate \.1|client\s+rate of \.2|150 at most|seed 0",
     r"240 versions|20 versions|against 1\.|α = 1\.5|1,000 clients|of 4\b",
 )

@@ -16,8 +16,6 @@ WAYS = ("alike", "skewed")
 def quotes() -> Iterator[Quote]:
     """All of the page's."""
     paleo, limits = saved("paleo"), saved("batch_limit")
-    (loaded,) = paleo[EARLIER]
-    yield from _predicted(f"{PREDICTED} / model, loaded machine", loaded)
     yield from _predicted(f"{PREDICTED} / model", paleo)
     yield Quote(PREDICTED, "", pool(paleo["repetitions"]))
     for way in WAYS:
