@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -30,6 +30,7 @@ from fedcore.errors import ConfigError
 from fedcore.rng import Key
 from fedcore.typing import JSON
 from fedrun.units import counted, in_bytes
+from fedstudies.curves import draw_line, figure_of
 from fedstudies.frame import (
     Findings,
     Option,
@@ -456,43 +457,26 @@ def describe_shuffle(shown: Demonstration) -> str:
 
 def time_figure(codes: "Codes") -> "Figure":
     """Draws the time of each method over k, r or s."""
-    from plotly.graph_objects import Figure, Scatter
-
-    figure = Figure()
+    traces = []
     for method, colour in _COLOURS.items():
         rows = codes.of(method)
         if not rows:
             continue
-        letter = rows[0].setting[0]
-        common = {"x": [row.number for row in rows], "legendgroup": method}
-        figure.add_trace(
-            Scatter(
-                **common,
-                y=[row.formula for row in rows],
-                name=f"{method}, by {letter}",
-                mode="lines",
-                line={"color": colour, "width": 2},
-                hovertemplate=f"{method}, {letter} = %{{x}}: %{{y:.4f}}<extra></extra>",
-            )
-        )
-        figure.add_trace(
-            Scatter(
-                **common,
-                y=[row.drawn for row in rows],
-                name=f"{method}, drawn",
-                mode="markers",
-                showlegend=False,
-                marker={"color": colour, "size": 6},
-                hovertemplate=f"{method}, {letter} = %{{x}}: %{{y:.4f}} drawn"
-                "<extra></extra>",
-            )
-        )
+        letter, numbers = rows[0].setting[0], [row.number for row in rows]
+        hover = f"{method}, {letter} = %{{x}}: %{{y:.4f}}"
+        more: dict[str, Any] = {"legendgroup": method}
+        exact = [row.formula for row in rows]
+        name = f"{method}, by {letter}"
+        traces.append(draw_line(name, numbers, exact, hover, colour, **more))
+        more |= {"mode": "markers", "marker": {"color": colour, "size": 6}}
+        more["showlegend"], drawn = False, [row.drawn for row in rows]
+        name, hover = f"{method}, drawn", f"{hover} drawn"
+        traces.append(draw_line(name, numbers, drawn, hover, colour, **more))
+    figure = figure_of(traces, "k, r or s", "time", 380)
     figure.add_hline(
         y=codes.uncoded.formula,
         line={"dash": "dot", "width": 1.5, "color": theme.GREY},
         annotation_text="without a code",
     )
-    figure.update_xaxes(title_text="k, r or s")
-    most = 3 * codes.uncoded.formula
-    figure.update_yaxes(title_text="time", range=[0, most])
-    return theme.dress(figure, 380)
+    figure.update_yaxes(range=[0, 3 * codes.uncoded.formula])
+    return figure

@@ -53,6 +53,14 @@ class _Later(click.Command):
     def params(self, given: Any) -> None:
         """They are those of the study."""
 
+    @property
+    def epilog(self) -> str | None:
+        return self._made.epilog
+
+    @epilog.setter
+    def epilog(self, given: Any) -> None:
+        """It has the examples of the study."""
+
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         return self._made.make_context(*args, **options)
 

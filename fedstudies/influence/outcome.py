@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.typing import JSON
 from fedrun import units
 from fedrun.correlation import pearson, spearman
 from fedrun.evaluation import main_metric
-from fedstudies.curves import COLOURS
+from fedstudies.curves import COLOURS, draw_line, figure_of
 from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.influence.estimate import Settings
 from fedstudies.tables import Cells
@@ -464,34 +464,26 @@ def bars_figure(audit: Audit) -> "Figure":
 
 def scatter_figure(audit: Audit) -> "Figure":
     """Draws estimated against true changes of the metric, with the diagonal."""
-    from plotly.graph_objects import Figure, Scatter
-
     rows = [(row.client, row.estimated, row.true) for row in audit.rows if row.true]
     estimated = [one.changes[audit.metric] for _, one, _ in rows]
     true = [each.changes[audit.metric] for _, _, each in rows if each]
     ends = [min([*estimated, *true]), max([*estimated, *true])]
-    figure = Figure(
-        Scatter(
-            x=ends,
-            y=ends,
-            mode="lines",
-            showlegend=False,
-            hoverinfo="skip",
-            line={"dash": "dot", "width": 1.5, "color": theme.GREY},
-        )
+    hidden: dict[str, Any] = {"showlegend": False, "hoverinfo": "skip"}
+    dotted = {"dash": "dot"}
+    diagonal = draw_line(
+        "", ends, ends, "", theme.GREY, width=1.5, line=dotted, **hidden
     )
-    figure.add_trace(
-        Scatter(
-            x=true,
-            y=estimated,
-            text=[theme.label(name) for name, _, _ in rows],
-            mode="markers",
-            showlegend=False,
-            marker={"color": COLOURS[0], "size": 9},
-            hovertemplate="%{text}<br>true %{x:+.4g}<br>estimated %{y:+.4g}"
-            "<extra></extra>",
-        )
+    hover = "%{text}<br>true %{x:+.4g}<br>estimated %{y:+.4g}"
+    points = draw_line(
+        "",
+        true,
+        estimated,
+        hover,
+        COLOURS[0],
+        mode="markers",
+        showlegend=False,
+        text=[theme.label(name) for name, _, _ in rows],
+        marker={"color": COLOURS[0], "size": 9},
     )
-    figure.update_xaxes(title_text=f"true change of the {audit.metric}")
-    figure.update_yaxes(title_text="estimated")
-    return theme.dress(figure, 400)
+    x = f"true change of the {audit.metric}"
+    return figure_of([diagonal, points], x, "estimated", 400)

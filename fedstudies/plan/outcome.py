@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fedcore.planning.volatile_workers import Plan, Question, Way, most_saved
 from fedrun import units
 from fedrun.cli.plain_json import finite
+from fedstudies.curves import draw_line, figure_of
 from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.plan.check import Check
 from fedstudies.plan.goal import Target
@@ -344,22 +345,14 @@ def _columns(rows: Sequence[dict[str, Any]]) -> Table:
 
 def frontier_figure(outcome: PlanOutcome) -> "Figure":
     """Draws cost over time: the frontier, and the means of the checks."""
-    from plotly.graph_objects import Figure, Scatter
-
     longest = max((plan.seconds for plan in outcome.plans), default=1.0)
     unit = units.time_unit(longest)
-    figure = Figure(
-        Scatter(
-            x=[plan.seconds / unit.size for plan in outcome.plans],
-            y=[plan.cost for plan in outcome.plans],
-            text=[workers_in_words(plan) for plan in outcome.plans],
-            name="predicted",
-            mode="lines+markers",
-            line={"color": theme.BLUE, "width": 2},
-            hovertemplate="%{text}<br>%{x:.3g} " + unit.name + ", %{y:.3g}"
-            "<extra></extra>",
-        )
-    )
+    hover = "%{text}<br>%{x:.3g} " + unit.name + ", %{y:.3g}"
+    seconds = [plan.seconds / unit.size for plan in outcome.plans]
+    costs = [plan.cost for plan in outcome.plans]
+    names = [workers_in_words(plan) for plan in outcome.plans]
+    more: dict[str, Any] = {"mode": "lines+markers", "text": names}
+    traces = [draw_line("predicted", seconds, costs, hover, theme.BLUE, **more)]
     own = [] if outcome.check is None else [outcome.check]
     groups = [outcome.tried, *([check] for check in [*outcome.baselines, *own])]
     marks = (*_MARKS[: 1 + len(outcome.baselines)], _MARKS[-1])
@@ -367,23 +360,19 @@ def frontier_figure(outcome: PlanOutcome) -> "Figure":
         shown = [check for check in checks if check.reached]
         if shown:
             name = "tried" if checks is outcome.tried else shown[0].name
-            figure.add_trace(
-                Scatter(
-                    x=[check.mean_seconds / unit.size for check in shown],
-                    y=[check.cost for check in shown],
-                    name=name,
-                    mode="markers",
-                    marker={
-                        "color": colour,
-                        "size": size,
-                        "symbol": symbol,
-                        "line": {"width": 2.5, "color": colour},
-                    },
-                    text=[workers_in_words(check.plan) for check in shown],
-                    hovertemplate=f"{name}: %{{text}}<br>%{{x:.3g}} {unit.name}, "
-                    "%{y:.3g}<extra></extra>",
-                )
-            )
+            marker = {
+                "color": colour,
+                "size": size,
+                "symbol": symbol,
+                "line": {"width": 2.5, "color": colour},
+            }
+            seconds = [check.mean_seconds / unit.size for check in shown]
+            costs = [check.cost for check in shown]
+            names = [workers_in_words(check.plan) for check in shown]
+            more = {"mode": "markers", "marker": marker, "text": names}
+            said = f"{name}: {hover}"
+            traces.append(draw_line(name, seconds, costs, said, colour, **more))
+    figure = figure_of(traces, unit.name, outcome.prices.currency, 380)
     deadline = outcome.question.deadline
     if deadline is not None and deadline <= FAR * longest:
         figure.add_vline(
@@ -391,9 +380,9 @@ def frontier_figure(outcome: PlanOutcome) -> "Figure":
             line={"dash": "dot", "width": 1.5, "color": theme.GREY},
             annotation_text="deadline",
         )
-    figure.update_xaxes(title_text=unit.name, rangemode="tozero")
-    figure.update_yaxes(title_text=outcome.prices.currency, rangemode="tozero")
-    return theme.dress(figure, 380)
+    figure.update_xaxes(rangemode="tozero")
+    figure.update_yaxes(rangemode="tozero")
+    return figure
 
 
 def frontier_cells(outcome: PlanOutcome) -> Cells:

@@ -14,7 +14,7 @@ from fedcore.planning.trace import ORDER, Trace
 from fedcore.typing import JSON
 from fedrun import units
 from fedrun.cli.plain_json import finite
-from fedstudies.curves import COLOURS
+from fedstudies.curves import COLOURS, draw_line, figure_of
 from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.statistics import estimate
 from fedstudies.tables import Cells
@@ -224,84 +224,57 @@ def late_staleness(row: Prediction) -> int:
 
 def rates_figure(forecast: Forecast) -> "Figure":
     """Draws updates per second over clients, with the bounds."""
-    from plotly.graph_objects import Figure, Scatter
-
     clients = [row.clients for row in forecast.rows]
-    figure = Figure(
-        Scatter(
-            x=clients,
-            y=[row.updates_per_second for row in forecast.rows],
-            name="predicted",
-            mode="lines+markers",
-            line={"color": theme.BLUE, "width": 2},
-            hovertemplate="%{x} clients: %{y:.3g} updates/s<extra></extra>",
-        )
-    )
-    ceiling = 1.6 * max(row.updates_per_second for row in forecast.rows)
-    names = ("clients", *RESOURCES)
-    for colour, name in zip(COLOURS[1:], names, strict=False):
+    rates = [row.updates_per_second for row in forecast.rows]
+    hover, mode = "%{x} clients: %{y:.3g} updates/s", "lines+markers"
+    traces = [draw_line("predicted", clients, rates, hover, theme.BLUE, mode=mode)]
+    ceiling, dashed = 1.6 * max(rates), {"dash": "dash"}
+    for colour, name in zip(COLOURS[1:], ("clients", *RESOURCES), strict=False):
         bounds = [row.bounds[name] for row in forecast.rows]
-        if name != "clients" and not min(bounds) <= ceiling:
-            continue
-        figure.add_trace(
-            Scatter(
-                x=clients,
-                y=bounds,
-                name=f"most that the {name} allow{'' if name == 'clients' else 's'}",
-                mode="lines",
-                line={"color": colour, "width": 1.5, "dash": "dash"},
-                hovertemplate=f"{name}: at most %{{y:.3g}} updates/s<extra></extra>",
+        if name == "clients" or min(bounds) <= ceiling:
+            most = f"most that the {name} allow{'' if name == 'clients' else 's'}"
+            hover = f"{name}: at most %{{y:.3g}} updates/s"
+            traces.append(
+                draw_line(most, clients, bounds, hover, colour, width=1.5, line=dashed)
             )
-        )
+    figure = figure_of(traces, "clients", "updates/s", 380)
     if forecast.saturation <= clients[-1] and not forecast.waits:
         figure.add_vline(
             x=forecast.saturation,
             line={"color": theme.GREY, "dash": "dot"},
             annotation_text=f"{forecast.bottleneck} full",
         )
-    figure.update_xaxes(title_text="clients")
-    figure.update_yaxes(title_text="updates/s", range=[0, ceiling])
-    return theme.dress(figure, 380)
+    figure.update_yaxes(range=[0, ceiling])
+    return figure
 
 
 def use_figure(forecast: Forecast) -> "Figure":
     """Draws the utilisation of each resource over clients."""
-    from plotly.graph_objects import Figure, Scatter
-
-    figure = Figure()
+    clients, traces = [row.clients for row in forecast.rows], []
     for colour, name in zip(COLOURS, (*RESOURCES, "client"), strict=False):
-        figure.add_trace(
-            Scatter(
-                x=[row.clients for row in forecast.rows],
-                y=[100 * row.utilisation[name] for row in forecast.rows],
-                name=name,
-                mode="lines+markers",
-                line={"color": colour, "width": 2},
-                hovertemplate=f"{name}: %{{y:.0f}} %<extra></extra>",
-            )
-        )
-    figure.update_xaxes(title_text="clients")
-    figure.update_yaxes(title_text="% in use", range=[0, 105])
-    return theme.dress(figure, 340)
+        used = [100 * row.utilisation[name] for row in forecast.rows]
+        hover, mode = f"{name}: %{{y:.0f}} %", "lines+markers"
+        traces.append(draw_line(name, clients, used, hover, colour, mode=mode))
+    figure = figure_of(traces, "clients", "% in use", 340)
+    figure.update_yaxes(range=[0, 105])
+    return figure
 
 
 def staleness_figure(forecast: Forecast) -> "Figure":
     """Draws the share of the updates by staleness, in a colour for each W."""
-    from plotly.graph_objects import Bar, Figure
+    from plotly.graph_objects import Bar
 
-    figure = Figure()
-    for colour, row in zip(COLOURS, forecast.rows[-len(COLOURS) :], strict=False):
-        counts_T = row.staleness_T
-        figure.add_trace(
-            Bar(
-                x=np.arange(len(counts_T)),
-                y=100 * counts_T / max(1, counts_T.sum()),
-                name=units.counted(row.clients, "client"),
-                marker={"color": colour, "line": {"width": 0}},
-                hovertemplate=f"{row.clients} clients: %{{y:.1f}} % are %{{x}} "
-                "versions late<extra></extra>",
-            )
+    traces = [
+        Bar(
+            x=np.arange(len(row.staleness_T)),
+            y=100 * row.staleness_T / max(1, row.staleness_T.sum()),
+            name=units.counted(row.clients, "client"),
+            marker={"color": colour, "line": {"width": 0}},
+            hovertemplate=f"{row.clients} clients: %{{y:.1f}} % are %{{x}} "
+            "versions late<extra></extra>",
         )
-    figure.update_xaxes(title_text="staleness (versions)")
-    figure.update_yaxes(title_text="% of the updates", rangemode="tozero")
-    return theme.dress(figure, 340)
+        for colour, row in zip(COLOURS, forecast.rows[-len(COLOURS) :], strict=False)
+    ]
+    figure = figure_of(traces, "staleness (versions)", "% of the updates", 340)
+    figure.update_yaxes(rangemode="tozero")
+    return figure

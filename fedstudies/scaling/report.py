@@ -20,7 +20,7 @@ from fedcore.planning.scaling import Scaling, amdahl, best_workers, scaling
 from fedcore.typing import Seconds
 from fedrun import units
 from fedrun.cli.plain_json import finite
-from fedstudies.curves import COLOURS
+from fedstudies.curves import COLOURS, draw_line, figure_of
 from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.scaling.gradients import Limits
 from fedstudies.scaling.layers import Step
@@ -430,26 +430,25 @@ def _percent(share: float) -> str:
 
 def layer_figure(report: ScaleReport) -> "Figure":
     """Draws a bar for each layer, in parts: computing, memory, starting operations."""
-    from plotly.graph_objects import Bar, Figure
+    from plotly.graph_objects import Bar
 
     rows = report.layer_times
-    names = [theme.label(row.layer.name) for row in rows]
-    figure = Figure()
-    for colour, cause in zip(COLOURS, ("compute", "memory", "start"), strict=False):
-        figure.add_trace(
-            Bar(
-                y=names,
-                x=[1e3 * getattr(row, cause) for row in rows],
-                name=cause,
-                orientation="h",
-                marker={"color": colour},
-                hovertemplate=f"%{{y}}<br>{cause}: %{{x:.3g}} ms<extra></extra>",
-            )
+    traces = [
+        Bar(
+            y=[theme.label(row.layer.name) for row in rows],
+            x=[1e3 * getattr(row, cause) for row in rows],
+            name=cause,
+            orientation="h",
+            marker={"color": colour},
+            hovertemplate=f"%{{y}}<br>{cause}: %{{x:.3g}} ms<extra></extra>",
         )
+        for colour, cause in zip(COLOURS, ("compute", "memory", "start"), strict=False)
+    ]
+    height = theme.rows_height(len(rows))
+    figure = figure_of(traces, "milliseconds of a step", "", height)
     figure.update_layout(barmode="stack")
     figure.update_yaxes(autorange="reversed")
-    figure.update_xaxes(title_text="milliseconds of a step")
-    return theme.dress(figure, theme.rows_height(len(rows)))
+    return figure
 
 
 def speedup_figure(report: ScaleReport) -> "Figure":
@@ -484,22 +483,14 @@ def efficiency_figure(report: ScaleReport) -> "Figure":
 
 
 def _lines(report: ScaleReport, lines: dict[str, list[float]], title: str) -> "Figure":
-    from plotly.graph_objects import Figure, Scatter
-
-    figure = Figure()
+    workers, traces = list(report.workers), []
     for colour, (name, values) in zip(COLOURS, lines.items(), strict=False):
-        measured = name == "measured" and report.measured is not None
-        own = report.measured.workers if measured and report.measured else None
-        figure.add_trace(
-            Scatter(
-                x=list(own or report.workers),
-                y=values,
-                name=name,
-                mode="lines+markers",
-                line={"color": colour, "width": 2},
-                hovertemplate=f"{name}<br>%{{x}} workers: %{{y:.3g}}<extra></extra>",
-            )
-        )
-    figure.update_xaxes(title_text="workers", type="log", tickvals=list(report.workers))
-    figure.update_yaxes(title_text=title, rangemode="tozero")
-    return theme.dress(figure, 360)
+        own = name == "measured" and report.measured
+        over = list(own.workers) if own else workers
+        hover = f"{name}<br>%{{x}} workers: %{{y:.3g}}"
+        mode = "lines+markers"
+        traces.append(draw_line(name, over, values, hover, colour, mode=mode))
+    figure = figure_of(traces, "workers", title, 360)
+    figure.update_xaxes(type="log", tickvals=workers)
+    figure.update_yaxes(rangemode="tozero")
+    return figure

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedcore.typing import JSON
-from fedstudies.curves import COLOURS, MOST_POINTS
+from fedstudies.curves import COLOURS, MOST_POINTS, draw_line, figure_of
 from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.staleness.slowdown import Row
 from fedstudies.statistics import ALPHA, ONE_SEED, estimate, paired
@@ -246,26 +246,16 @@ def matrix_figure(matrix: Matrix) -> "Figure":
 
 def coherence_figure(row: Row, matrix: Matrix) -> "Figure":
     """Draws μ over the iterations, a line for each staleness."""
-    from plotly.graph_objects import Figure, Scatter
-
-    figure = Figure()
+    traces = []
     for colour, late in zip(COLOURS, matrix.staleness, strict=False):
         mean_T = row.coherence(late)
         if not len(mean_T):
             continue
         places = downsample(len(mean_T), MOST_POINTS)
-        figure.add_trace(
-            Scatter(
-                x=places + 2,  # μ is known from the second iteration on
-                y=mean_T[places],
-                name=f"s = {late}",
-                mode="lines",
-                line={"color": colour, "width": 2},
-                hovertemplate=f"s = {late}<br>μ = %{{y:.3g}}<br>iteration %{{x}}"
-                "<extra></extra>",
-            )
-        )
+        hover, known = f"s = {late}<br>μ = %{{y:.3g}}<br>iteration %{{x}}", places + 2
+        # μ is known from the second iteration on.
+        traces.append(draw_line(f"s = {late}", known, mean_T[places], hover, colour))
+    figure = figure_of(traces, "iteration", f"μ with {theme.label(row.name)}", 360)
     figure.add_hline(y=0, line={"dash": "dot", "width": 1.5, "color": theme.GREY})
-    figure.update_xaxes(title_text="iteration", rangemode="tozero")
-    figure.update_yaxes(title_text=f"μ with {theme.label(row.name)}")
-    return theme.dress(figure, 360)
+    figure.update_xaxes(rangemode="tozero")
+    return figure
