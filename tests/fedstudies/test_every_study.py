@@ -276,7 +276,7 @@ def test_the_example_of_a_study_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(dice.dice(6, throws=60).counts) == 60
     done = CliRunner().invoke(command_of(dice.Dice), ["--sides", "6", "-o", "out"])
     assert done.exit_code == 0
-    assert "side 4 came up most often" in done.stdout
+    assert "side 5 came up most often" in done.stdout
     assert Path("out/dice.html").is_file()
 
 
