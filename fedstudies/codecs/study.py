@@ -11,9 +11,8 @@ from rich.console import Console
 
 from fedcore.config import Count
 from fedrun import units
-from fedstudies.cache import Cache
 from fedstudies.codecs.comparison import Comparison, summary
-from fedstudies.codecs.measurements import Cell, Measurements
+from fedstudies.codecs.measurements import Measurements
 from fedstudies.codecs.pairs import pairs_of
 from fedstudies.federated import CONFIG, Simulating
 from fedstudies.frame import (
@@ -26,6 +25,8 @@ from fedstudies.frame import (
     stopping,
 )
 from fedstudies.functions import function_of
+from fedstudies.runner import simulate
+from fedstudies.runs import Cell
 
 
 class Codecs(Simulating[Comparison]):
@@ -81,12 +82,12 @@ class Codecs(Simulating[Comparison]):
             versions=self.versions,
             seeds=self.seeds,
             tolerance=self.tolerance,
-            cache=Cache(self.folder),
+            folder=self.folder,
         )
         found.check()
         with stopping(lambda: _stop(found)):
-            left = found.cells(fresh=self.fresh)
-            asked = len(found.pairs) * self.seeds
+            cells = found.cells()
+            left, asked = cells if self.fresh else found.recall(cells), len(cells)
             if len(left) < asked:
                 known = units.counted(asked - len(left), "run")
                 yield Say(f"known from before: {known} of {asked:,}")
@@ -103,13 +104,15 @@ class Codecs(Simulating[Comparison]):
         self, found: Measurements, left: Sequence[Cell]
     ) -> Generator[Progress]:
         done, pairs = 0, len(found.pairs)
-        with closing(found.simulate(left, self.folder.parent, self.jobs)) as results:
-            for number, _ in results:
-                row, line = found.row(number), ""
-                if row is not None:
-                    done += 1
-                    line = f"{done}/{pairs} {summary(row)}"
-                yield Progress(1, str(found.pairs[number]), line)
+        beside = self.folder.parent  # there is no folder before there is a result
+        with closing(found.simulate(simulate, left, beside, self.jobs)) as results:
+            for cells, _ in results:
+                for number in {cell.number for cell in cells}:
+                    row, line = found.row(number), ""
+                    if row is not None:
+                        done += 1
+                        line = f"{done}/{pairs} {summary(row)}"
+                    yield Progress(1, str(found.pairs[number]), line)
 
 
 compare_codecs = function_of(Codecs)

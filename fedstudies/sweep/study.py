@@ -26,6 +26,7 @@ from fedstudies.frame import (
 )
 from fedstudies.functions import function_of
 from fedstudies.runner import Failure, require_measured
+from fedstudies.runs import Cell
 from fedstudies.sweep.outcome import SweepOutcome, list_failures, outcome_of
 from fedstudies.sweep.points import (
     axes_of,
@@ -34,7 +35,6 @@ from fedstudies.sweep.points import (
     read_ranges,
     spans_of,
 )
-from fedstudies.sweep.sweep import Cell
 from fedstudies.sweep.sweep import Sweep as Runs
 from fedstudies.trial import Trial
 
@@ -144,7 +144,7 @@ class Sweep(Simulating[SweepOutcome]):
 
     def _simulate(self, sweep: Runs, left: list[Cell]) -> Generator[Progress]:
         done = 0
-        with closing(sweep.simulate(left, self.jobs)) as results:
+        with closing(sweep.attempt(left, self.jobs)) as results:
             for cells, found in results:
                 done += len(cells)
                 line = _line(sweep, cells[0], found)

@@ -1,47 +1,29 @@
 """All runs of a sweep, which may be stopped at any point and continued later."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedcore.errors import ConfigError
 from fedrun.config import FederationConfig
-from fedstudies.cache import Cache, identity, program, sources
-from fedstudies.runner import Failure, Task, attempt, simulate_all
+from fedstudies.runner import Failure, attempt
+from fedstudies.runs import Cell, Runs
 from fedstudies.sweep.points import Point, short_names
 from fedstudies.trial import Trial
 
 
-class Cell(NamedTuple):
-    """A point with a seed."""
-
-    number: int
-    seed: int
-    key: str
-    settings: dict[str, Any]
-
-
 @dataclass(kw_only=True)
-class Sweep:
+class Sweep(Runs):
     """The points of one federation, and the results of their runs so far."""
 
     load: Callable[[Mapping[str, Any]], FederationConfig]
     """Makes the config of a point from its values by field."""
-    app: str
-    place: Path
-    """The folder where the app is looked for."""
     points: list[Point]
     seeds: range
-    folder: Path
-    keep: bool = False
-    """Whether the folders of the runs are kept."""
-    trials: dict[tuple[int, int], Trial] = field(default_factory=dict)
-    """The results by point and seed, like the failures and the keys of the cache."""
     failures: dict[tuple[int, int], Failure] = field(default_factory=dict)
-    keys: dict[tuple[int, int], str] = field(default_factory=dict)
+    """The errors by point and seed."""
     refused: dict[int, str] = field(default_factory=dict)
     """Why a point cannot be simulated."""
 
@@ -49,11 +31,6 @@ class Sweep:
     def fields(self) -> dict[str, str]:
         """The fields that the points set, and their short names."""
         return short_names([name for name, _ in self.points[0].settings])
-
-    @cached_property
-    def cache(self) -> Cache:
-        """The cache of finished runs."""
-        return Cache(self.folder)
 
     @property
     def size(self) -> int:
@@ -79,7 +56,6 @@ class Sweep:
             ConfigError: all points are refused.
         """
         found, first = [], None
-        code, ours = sources(self.app, self.place), program()
         for number, point in enumerate(self.points):
             try:
                 config = self.load(point.changes)
@@ -89,53 +65,23 @@ class Sweep:
                 continue
             for seed in self.seeds:
                 seeded = config.model_copy(update={"seed": seed})
-                key = identity(seeded, code, ours)
-                self.keys[number, seed] = key
-                found.append(Cell(number, seed, key, seeded.model_dump(mode="json")))
+                found.append(self.cell(number, seeded))
         if first is not None and not found:
             raise first
         return found
 
-    def recall(self, cells: list[Cell]) -> list[Cell]:
-        """Takes finished runs from the cache; returns the others."""
-        left = []
-        for cell in cells:
-            trial = self.cache.get(cell.key, whole=self.keep)
-            if trial is None:
-                left.append(cell)
-            else:
-                self.trials[cell.number, cell.seed] = trial
-        return left
-
-    def simulate(
+    def attempt(
         self, cells: list[Cell], jobs: int
     ) -> Generator[tuple[list[Cell], Trial | Failure]]:
-        """Simulates these runs, and keeps each result at once.
-
-        Cells with the same config are simulated once, and yielded together.
+        """Simulates these runs; one that ends with an error does not end the others.
 
         Args:
             cells: cells of this sweep.
             jobs: how many processes simulate.
         """
-        same: dict[str, list[Cell]] = {}
-        for cell in cells:
-            same.setdefault(cell.key, []).append(cell)
-
-        def tasks(scratch: Path) -> Iterator[Task[str]]:
-            for key, (cell, *_) in same.items():
-                kept = self.cache.run_folder(key) if self.keep else None
-                settings = cell.settings
-                yield Task(key, self.app, self.place, settings, scratch, kept)
-
-        results = simulate_all(attempt, tasks, self.folder, jobs)
-        with closing(results):
-            for task, found in results:
-                if isinstance(found, Trial):
-                    self.cache.put(task.key, task.settings, found)
-                for cell in same[task.key]:
-                    if isinstance(found, Trial):
-                        self.trials[cell.number, cell.seed] = found
-                    else:
+        with closing(self.simulate(attempt, cells, self.folder, jobs)) as results:
+            for equal, found in results:
+                if isinstance(found, Failure):
+                    for cell in equal:
                         self.failures[cell.number, cell.seed] = found
-                yield same[task.key], found
+                yield equal, found
