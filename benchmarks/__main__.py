@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: how fast it is, beside floors and peers."""
+"""``python -m benchmarks``: speed of this project, beside floors and peers."""
 
 import argparse
 import json

@@ -1,13 +1,13 @@
-"""``python -m benchmarks.ablation``: what each part of the default recipe is worth.
+"""``python -m benchmarks.ablation``: the worth of each part of the default recipe.
 
-The recipe ``latecomer`` without one of its parts, and with one that it does not have,
-in the setting of ``python -m benchmarks.asynchrony`` with log-normal speeds and 200 of
+The recipe ``latecomer`` without one of its parts, or with one that it does not have, in
+the setting of ``python -m benchmarks.asynchrony`` with log-normal speeds and 200 of
 2,000 clients in flight: virtual time and bytes of payload, up and down, until the
-accuracy is known to be .80. All at the default rates, which suit the whole recipe.
+accuracy is known to be .80. All use the default rates, which suit the whole recipe.
 
-Then all combinations of the parts on the digits with 12 of 60 clients in flight: how
-many times as long, and how many times as many bytes, a run takes with a part as without
-it, all else equal.
+Then all combinations of the parts on the digits with 12 of 60 clients in flight: the
+time and the bytes of a run with a part, as a multiple of those without it, all else
+equal.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""``python -m benchmarks.bandwidth``: what shorter messages on slow links are worth.
+"""``python -m benchmarks.bandwidth``: the worth of shorter messages on slow links.
 
 The digits and the network that ``fedsim new`` writes, 20 clients, the default recipe,
 in simulated time. First links so slow that an upload takes about as long as training:
 the time to an accuracy, with and without ``upload_time``. Then two days with a budget
-of bytes: what a client used on its dearest day, and what was learnt.
+of bytes: the bytes of a client on its most expensive day, and the accuracy.
 """
 
 import argparse

@@ -2,8 +2,9 @@
 
 Digits and a small MLP, of which each client computes the gradient of two samples a
 round. The limit is measured at the initial and at the trained model, for clients with
-alike and with skewed labels. Beside it stand the rounds to a target over the number of
-clients whose gradients are averaged, each with the best of several learning rates.
+similar and with skewed labels. It is compared with the rounds to a target over the
+number of clients whose gradients are averaged, each with the best of several learning
+rates.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """``python -m benchmarks.hugging_face``: LoRA alone, federated and with all text.
 
-The example ``examples/hugging_face`` with several seeds, of the run and of A, one after
-the other.
+The example ``examples/hugging_face`` with several seeds, of the run and of LoRA's
+matrix A, one after the other.
 """
 
 import argparse

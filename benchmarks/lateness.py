@@ -1,9 +1,9 @@
-"""``python -m benchmarks.lateness``: how late updates are, beside what is in flight.
+"""``python -m benchmarks.lateness``: lateness of updates, by the clients in flight.
 
 The default recipe with a thousand clients that all train at once, in simulated time. It
 prints the shares of all updates that are later than some limits: 100 versions, and
 multiples of W / K, with W clients in flight and K updates a version. Then it compares
-what is learnt with the limit of the recipe and with one of 100 versions.
+the accuracy with the limit of the recipe and with a limit of 100 versions.
 """
 
 import argparse

@@ -4,7 +4,7 @@ The digits on eight unequal clients: a Dirichlet split, or sizes of which each i
 of the next, with labels that differ. FedAvg of all eight and FedBuff, a linear model
 and an MLP, runs of 2 to 50 versions. Each client is left out by replay, and by training
 the others again with the same arrivals. Pearson's and Spearman's correlations compare
-the changes of the test loss; a run is ranked or not by what its journal tells alone.
+the changes of the test loss; only the journal of a run decides whether it is ranked.
 """
 
 import argparse

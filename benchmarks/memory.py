@@ -1,9 +1,10 @@
-"""``python -m benchmarks.memory``: how many models of memory server and clients take.
+"""``python -m benchmarks.memory``: memory of server and clients, in models.
 
 A server and clients as real processes, over loopback: some versions of a model of
-``--mb`` megabytes, with updates as they are (FedAvg) and with the default recipe, whose
-clients have an error memory. A process's figure is the highest memory that it ever had
-(``VmHWM``), less that of the same process with a tiny model, in bytes of the model.
+``--mb`` megabytes, with uncompressed updates (FedAvg) and with the default recipe,
+whose clients have an error memory. A process's figure is its highest memory
+(``VmHWM``), less that of the same process with a tiny model, divided by the bytes of
+the model.
 """
 
 import argparse

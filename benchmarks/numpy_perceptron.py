@@ -1,4 +1,4 @@
-"""A perceptron in plain NumPy: many processes of it start soon, and need little."""
+"""A perceptron in plain NumPy, whose processes start fast and need little memory."""
 
 from itertools import pairwise
 from typing import Any, NamedTuple

@@ -1,9 +1,9 @@
 """``python -m benchmarks.paleo``: predicted beside measured seconds of a training step.
 
 Each repetition measures this machine as ``fedsim scale --measure`` does, and then the
-step of three models: the gradient of a batch, and w ← w - lr·g. One thread. It prints
-predicted / measured: with the model of the paper, and with the time to start operations
-that we add to it.
+step of three models: the gradient of a batch, and w ← w - lr·g, in one thread. It
+prints predicted / measured seconds: with the model of the paper, and with our addition
+of the time to start operations.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 """``python -m benchmarks.removal``: a client removed by replay, and by training again.
 
-The digits, an MLP and twenty clients of a Dirichlet split, of which one in turn is
-removed, with its whole contribution: by replaying the journal without it, which leaves
-what the others learnt from its updates, and by training all others again with the same
-order of arrival. The distance of the two is a share of the distance from the recorded
-model to the one that was trained again.
+The digits, an MLP and twenty clients of a Dirichlet split. Each client in turn is
+removed with its whole contribution: by replaying the journal without it, which keeps
+everything that the others learnt from its updates, and by training all others again
+with the same order of arrival. The distance between the two results is a share of the
+distance from the recorded model to the retrained one.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Saved results keep every run, not only the last or the best one."""
+"""Saved results, which keep every run and not only the last or the best one."""
 
 import json
 from pathlib import Path

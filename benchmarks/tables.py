@@ -1,4 +1,4 @@
-"""A table of series, on a terminal and in the docs alike."""
+"""A table of series, for both a terminal and the docs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median

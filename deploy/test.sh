@@ -151,7 +151,7 @@ expect "torch in the server image" None \
     "$(python server 'from importlib.util import find_spec as f; print(f("torch"))')"
 
 timed "fedclient model" podman run --rm "${confined[@]}" -v model:/data -v "$app" \
-    latecomer-client model my_app:workload -o /data/model.safetensors
+    latecomer-client model --app my_app:workload -o /data/model.safetensors
 sed -e 's/versions: 200/versions: 20/' -e 's/steps: 20/steps: 2000/' \
     -e 's/^server:/&\n  web: 0.0.0.0:9464/' \
     deploy/federation.yaml >"$work/config/federation.yaml"

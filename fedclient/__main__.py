@@ -1,4 +1,4 @@
-"""``python -m fedclient``, and the command ``fedclient``."""
+"""The entry point of ``python -m fedclient`` and of the command ``fedclient``."""
 
 from fedrun.cli.entry import start
 

@@ -3,8 +3,9 @@
 import contextlib
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fedwire.connect import parse_address
@@ -13,12 +14,11 @@ from fedwire.v1 import federation_pb2 as pb
 from fedclient.device.conditions.config import read_conditions
 from fedclient.device.conditions.gate import ALWAYS, Gate
 from fedclient.device.conditions.readings import Reader
-from fedclient.device.pace import read_pace
+from fedclient.device.pace import AT_ONCE, Pace
 from fedclient.silo.workload import read_workers, with_workers
 from fedclient.state.store import ClientStore
 from fedclient.wire.phases import OFF, Both, PhaseLog
 from fedclient.wire.spans import SpanPhases
-from fedclient.work.choices import read_choices
 from fedclient.work.evaluator import Evaluator
 from fedclient.work.membership import Identity, Membership
 from fedclient.work.worker import Worker
@@ -29,7 +29,6 @@ from fedcore.typing import JSON
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
 from fedrun.app import code_hash, load_app
-from fedrun.cli.command import key_and_value
 from fedrun.evaluation import Evaluation, evaluate_files, require_test_data
 from fedrun.files import load_model_for, save_model, warm_start
 from fedrun.tracing import OFF as NO_TRACES
@@ -42,35 +41,45 @@ _log = logging.getLogger("fedclient")
 def working(
     *,
     host: str,
-    app: str,
+    app: str | Workload,
     state: Path,
     name: str,
     index: int,
     count: int,
-    data: tuple[str, ...],
+    data: Mapping[str, str],
     give_up: float | None,
     checkpoint: Path | None,
     device: str | None = None,
     updates: int | None = None,
-    pace: str = "0",
-    choose: tuple[str, ...] = (),
-    trace: Path | None = None,
+    pace: Pace = AT_ONCE,
+    choose: Mapping[str, Any] = MappingProxyType({}),
+    phases: Path | None = None,
     workers: int | None = None,
     stragglers: int | None = None,
     conditions: Path | None = None,
     **trust: Any,
 ) -> Iterator[Worker]:
-    """Makes a worker that is ready to join; releases its folder at the end."""
+    """Makes a worker that is ready to join; releases its folder at the end.
+
+    The arguments are those of :func:`fedclient.api.join`, ``checkpoint`` is its
+    ``model``.
+
+    Raises:
+        ConfigError: an argument has an impossible value.
+    """
     if index >= count:
         raise ConfigError(f"--index {index} of --count {count}: it counts from 0")
-    address, paces = parse_address(host, **trust), read_pace(pace)
-    args = dict(map(key_and_value, data))
-    choices = read_choices(choose)
+    address = parse_address(host, **trust)
     code, gate = read_workers(workers, stragglers), read_gate(conditions)
-    workload = _on(load_app(app), device)
+    workload = _workload(app, device)
     # At the end the workers stop first, and the file of the trace is closed last.
     with contextlib.ExitStack() as closing, contextlib.ExitStack() as silo:
         if code is not None:
+            if not isinstance(app, str):
+                raise ConfigError(
+                    "--workers: the workers import the app by its name; give the name "
+                    "in place of the workload"
+                )
             workload = with_workers(workload, app, device, code, silo)
         model = _advise(workload.flat())
         store = ClientStore(state)
@@ -78,20 +87,20 @@ def working(
             address,
             model,
             store,
-            Identity(name=name, index=index, count=count, code=code_hash(app)),
+            Identity(name=name, index=index, count=count, code=_code(app)),
             give_up,
             checkpoint,
-            choices,
+            choose,
         )
         _begin(member, closing)
-        client = Client(name or store.name() or "", index, count, args)
-        if trace is not None:
+        client = Client(name or store.name() or "", index, count, dict(data))
+        if phases is not None:
             connection = member.connection
-            log = PhaseLog(trace, connection.transferred)
+            log = PhaseLog(phases, connection.transferred)
             traced = connection.phases is not OFF
             connection.phases = Both(log, connection.phases) if traced else log
         yield Worker(
-            member, workload, model, client, updates=updates, pace=paces, gate=gate
+            member, workload, model, client, updates=updates, pace=pace, gate=gate
         )
 
 
@@ -114,7 +123,7 @@ def run_evaluator(
     state: Path | None,
     name: str,
     *,
-    app: str,
+    app: str | Workload,
     give_up: float | None,
     checkpoint: Path | None,
     device: str | None = None,
@@ -122,8 +131,8 @@ def run_evaluator(
 ) -> None:
     """Evaluates until the run has ended."""
     address = parse_address(host, **trust)
-    workload = _on(load_app(app), device)
-    test_data = require_test_data(workload, app)
+    workload = _workload(app, device)
+    test_data = require_test_data(workload, app if isinstance(app, str) else name)
     if state is None and address.certificate is None and not address.is_socket:
         raise ConfigError(
             f"--state is missing: the name {name!r} belongs to the key that is kept "
@@ -207,10 +216,16 @@ def evaluate_models(
     app: str, paths: Sequence[Path], device: str | None = None
 ) -> Iterator[tuple[Path, Evaluation]]:
     """Evaluates model files on the app's test data; yields each with its metrics."""
-    found = evaluate_files(_on(load_app(app), device), paths, app)
+    found = evaluate_files(_workload(app, device), paths, app)
     yield from zip(paths, found, strict=True)
 
 
-def _on(workload: Workload, device: str | None) -> Workload:
+def _workload(app: str | Workload, device: str | None) -> Workload:
     """Returns the workload on this device; as it is if no device is given."""
+    workload = load_app(app) if isinstance(app, str) else app
     return workload if device is None else workload.on(device)
+
+
+def _code(app: str | Workload) -> str:
+    """Returns the digest of an app's code; none of an object, which has no file."""
+    return code_hash(app) if isinstance(app, str) else ""

@@ -1,4 +1,4 @@
-"""Ends a client in order on Ctrl-C, on SIGTERM, or when its parent process ends."""
+"""Ends a client cleanly on Ctrl-C, on SIGTERM, or when its parent process ends."""
 
 import contextlib
 import logging
@@ -13,13 +13,15 @@ from fedcore.interruption import Interruption
 from fedrun.cli.command import log_printable
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-GRACE = 5.0  # seconds to end in order; the state is on disk at any moment
+GRACE = 5.0  # seconds for a clean end; the state is always on disk
 
 
 @contextlib.contextmanager
 def interruptible(given: dict[str, Any]) -> Iterator[None]:
-    """Sets up logging, and ends the block in order on Ctrl-C and SIGTERM."""
-    level = logging.WARNING if given.pop("quiet") else logging.INFO
+    """Sets up logging, and ends the block cleanly on Ctrl-C and SIGTERM."""
+    level = logging.DEBUG if given.pop("verbose") else logging.INFO
+    if given.pop("quiet"):
+        level = logging.WARNING
     as_json = given.pop("log") == "json"
     log_printable(level, "%(asctime)s %(message)s", "%H:%M:%S", as_json=as_json)
 
@@ -28,7 +30,7 @@ def interruptible(given: dict[str, Any]) -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         if not is_ending.is_set():
             is_ending.set()
-            # After an interrupt inside gRPC its channel sometimes never closes, and a
+            # After an interrupt inside gRPC, its channel sometimes never closes, and a
             # thread of the user's code may not end either.
             last = threading.Timer(GRACE, _end_at_once)
             last.daemon = True
@@ -55,7 +57,7 @@ def _say_goodbye() -> None:
 
 
 def end_with_stdin() -> None:
-    """Ends this process when the process that started it is gone."""
+    """Ends this process when its parent process ends."""
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

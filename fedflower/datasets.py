@@ -1,6 +1,6 @@
 """Uses partitioners of Flower Datasets (``flwr-datasets``) for our clients.
 
-Only their documented methods are called, so any partitioner with these works.
+Only their documented methods are called, so any partitioner with these methods works.
 """
 
 from collections.abc import Mapping
@@ -12,17 +12,18 @@ from fedcore.errors import WorkloadError
 from fedcore.partitions import Partition
 from fedrun.optional import needed
 
-_ROW = "latecomer row"  # the column by which rows are found again
+_ROW = "latecomer row"  # the column by which rows are identified
 
 
 def flower_partition(partitioner: Any, data: Any) -> Partition:
-    """Returns the rows of each client, as a Flower partitioner shares them out.
+    """Returns the rows of each client, as a Flower partitioner divides them.
 
     Call it once, at the top of a file: it asks for one partition after the other.
 
     Args:
-        partitioner: of ``flwr_datasets.partitioner``, without a data set so far.
-        data: a ``datasets.Dataset``, or the columns that the partitioner looks at, by
+        partitioner: a partitioner of ``flwr_datasets.partitioner``, without a data set
+            so far.
+        data: a ``datasets.Dataset``, or the columns that the partitioner reads, by
             name, such as ``{"label": y}``.
 
     Returns:

@@ -1,12 +1,12 @@
 """A mod of a Flower ClientApp that compresses updates: ``mods=[compressed]``.
 
-The mod is a :class:`~fedcore.participant.Participant` whose state lies in Flower's
+The mod is a :class:`~fedcore.participant.Participant` whose state is stored in Flower's
 ``Context.state``: the public model, the error memory, and the message in flight. The
-app is given the model as the ArrayRecord that it knows, and returns one; what travels
-is the patch to the model and the message of the update. A verdict comes with the next
-task, and it alone settles the memory (docs/protocol.md).
+app gets the model as its usual ArrayRecord, and returns one; the patch to the model and
+the message of the update travel instead. A verdict comes with the next task, and it
+alone settles the memory (docs/protocol.md).
 
-Messages of other strategies pass through untouched.
+Messages of other strategies pass through unchanged.
 """
 
 import json
@@ -65,16 +65,16 @@ from fedflower.app.messages import read_place, read_reply, require_trained
 from fedflower.app.records import RecordLayout
 from fedrun.config.load import parse_algorithm
 
-Message = Any  # of flwr, as all of these are
+Message = Any  # flwr's type, like all of these
 Context = Any
 RecordDict = Any
 PURPOSE = "the mod 'compressed'"
 LOCAL = "latecomer-local"  # the arrays that stay on this node, as an ArrayRecord
-_log = logging.getLogger("flwr.latecomer")  # Flower shows what is logged below its name
+_log = logging.getLogger("flwr.latecomer")  # Flower shows log lines below its name
 
 
 class _ResyncError(LatecomerError):
-    """The server supposes another state of this node than the one in its Context."""
+    """The server assumes another state of this node than the one in its Context."""
 
 
 def compressed(
@@ -83,8 +83,8 @@ def compressed(
     """Trains and evaluates on the patched model, and compresses the update.
 
     Args:
-        message: of a strategy; without a record of ours, it passes through.
-        context: of the node; its ``state`` keeps what the protocol needs.
+        message: a strategy's message; without a record of ours, it passes through.
+        context: the node's Context, whose ``state`` keeps the protocol's values.
         call_next: the app, or the next mod.
 
     Returns:
@@ -111,7 +111,7 @@ def compressed(
         node.save(context)
         fields = answer_fields(offer.cid, node.pull(), fault=str(error))
         return _answer(message, fields)
-    node.save(context)  # what was received stays, whatever the app does
+    node.save(context)  # the received state stays, whatever the app does
     if kind == "evaluate":
         node.give(message, offer.arrays, node.model())
         reply = _call(call_next, message, context)
@@ -128,7 +128,7 @@ def _train(
     context: Context,
     call_next: Callable[[Message, Context], Message],
 ) -> Message:
-    """The reply to a train message: the update, or the one that is still in flight."""
+    """Returns the reply to a train message: the update, or the one still in flight."""
     state = node.participant.state
     try:
         place = read_place(context.node_config)
@@ -136,7 +136,7 @@ def _train(
         _log.error("%s", error)
         fields = answer_fields(state.cid, node.pull(), fault=str(error))
         return _answer(message, fields)
-    if state.pending is not None:  # its verdict was lost: the same bytes again
+    if state.pending is not None:  # its verdict was lost: send the same bytes again
         push = node.participant.push()
         return _answer(message, answer_fields(state.cid, node.pull(), push, place))
     start_D: Vector = start_of(
@@ -168,9 +168,9 @@ def _call(
     """Returns the app's reply.
 
     Raises:
-        Exception: what the app raised, of which Flower tells the server.
-        UserCodeError: the app would have ended the process, and the server would not
-            have been told.
+        Exception: the app raised it; Flower reports it to the server.
+        UserCodeError: the app tried to end the process, which the server would not have
+            learnt.
     """
     try:
         return call_next(message, context)
@@ -183,7 +183,7 @@ def _call(
 
 @dataclass
 class _Node:
-    """What one node keeps of one run."""
+    """The state of one node in one run."""
 
     name: str
     seed: int
@@ -199,7 +199,7 @@ class _Node:
         """Returns the node that the Context holds, or a new one.
 
         Raises:
-            StateError: it holds none, and the server has not introduced itself.
+            StateError: the Context holds no node, and the server sent no introduction.
         """
         saved = context.state.config_records.get(RECORD)
         if saved is not None and saved["cid"] == offer.cid:
@@ -263,7 +263,7 @@ class _Node:
         )
 
     def save(self, context: Context) -> None:
-        """Puts all of it into the Context, which Flower keeps after the call."""
+        """Puts the state into the Context, which Flower keeps after the call."""
         state = self.participant.state
         trees, arrays = trees_of(state)
         blobs = {
@@ -295,20 +295,20 @@ class _Node:
             context.state[LOCAL] = app.ArrayRecord(arrays_)
 
     def model(self) -> Vector:
-        """The model that the node holds."""
+        """Returns the model that the node holds."""
         public_D = self.participant.state.public_D
         assert public_D is not None
         return public_D
 
     def pull(self) -> Pull:
-        """What the server is to know for the next task."""
+        """Returns the facts that the server needs for the next task."""
         return self.participant.pull(NONCE)
 
     def receive(self, offer: Offer, content: RecordDict) -> None:
-        """Takes over the verdict and the model of a task.
+        """Applies the verdict and the model of a task.
 
         Raises:
-            OutdatedError: the server knows more of this node than its Context does.
+            OutdatedError: the server knows a later state of this node than its Context.
             WrongModelError: the patch leads to another model than the server's.
             PayloadError: the patch cannot be read.
         """
@@ -325,7 +325,7 @@ class _Node:
         self.participant.receive(reply)
 
     def give(self, message: Message, key: str, model_D: Vector) -> None:
-        """Gives a message the model for the app, and takes our record out of it."""
+        """Puts the model for the app into a message, and removes our record from it."""
         content = flwr("flwr.app", PURPOSE).RecordDict()
         content[key] = self.layout.record(model_D, self.local)
         for name, record in message.content.items():
@@ -334,14 +334,14 @@ class _Node:
         message.content = content
 
     def finish(self, start_D: Vector, content: RecordDict) -> bool:
-        """Makes the message of what the app returned; says whether there is one.
+        """Makes the message of the app's result; returns whether there is one.
 
         Args:
             start_D: the model that the app was given.
-            content: of its reply.
+            content: the content of its reply.
 
         Raises:
-            WorkloadError: it cannot be averaged.
+            WorkloadError: the result cannot be averaged.
         """
         state, whose = self.participant.state, f"node {self.name}"
         answer = read_reply(content, "train", self.weight, whose)
@@ -381,7 +381,7 @@ def _arrays(content: RecordDict) -> Any:
 
 
 def _answer(message: Message, fields: Fields) -> Message:
-    """Returns a reply that the app was not asked for."""
+    """Returns a reply that does not come from the app."""
     app = flwr("flwr.app", PURPOSE)
     content = app.RecordDict()
     _add(content, fields)

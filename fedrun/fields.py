@@ -56,6 +56,8 @@ def check_of(hint: Any) -> Check:
     if hint in _SIMPLE:
         return _SIMPLE[hint]
     origin, args = get_origin(hint), get_args(hint)
+    if hasattr(origin, "__value__"):  # an alias, as NDArray is from NumPy 2.5 on
+        origin = get_origin(origin.__value__)
     if hint == Bytes:
         return lambda value: isinstance(value, bytes | bytearray | memoryview)
     if origin is Literal:

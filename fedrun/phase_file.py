@@ -1,4 +1,4 @@
-"""Reads the file of ``fedclient join --trace``: the phases of one client's tasks.
+"""Reads the file of ``fedclient join --phases``: the phases of one client's tasks.
 
 A line of JSON each. The first one names format, client and run; so does every later
 start of the client. All others are rows: ``task``, ``phase``, ``start`` and
@@ -96,7 +96,7 @@ def _head(path: Path, number: int, found: dict[str, Any] | None) -> dict[str, An
         or not isinstance(found.get("client"), str)
     ):
         raise ConfigError(
-            f"{path}:{number}: is no trace of fedclient join --trace, which says "
+            f"{path}:{number}: is no trace of fedclient join --phases, which says "
             f'"format": "{FORMAT}" and "client"'
         )
     return found

@@ -1,4 +1,4 @@
-"""``python -m fedserver``, and the command ``fedserver``."""
+"""The entry point of ``python -m fedserver`` and of the command ``fedserver``."""
 
 from fedrun.cli.entry import start
 

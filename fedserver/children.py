@@ -1,7 +1,7 @@
-"""Processes beside the server that run the user's code: they make and evaluate models.
+"""Child processes of the server that run the user's code: they make and test models.
 
-The server itself never imports that code. Where the config names an app, the server
-starts these processes; in a container, another container takes their place.
+The server itself never imports that code. If the config names an app, the server starts
+these processes; in a container deployment, another container takes their place.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ from fedrun.run import require_first_model
 from fedview.results import Results
 
 _log = logging.getLogger(__name__)
-EVALUATOR = "evaluator (server)"  # another name than that of a user's own
+EVALUATOR = "evaluator (server)"  # unlike a user's own evaluator
 LAST_WORDS = 4096  # bytes
 _RESTART_SECONDS: Seconds = 5.0
-_LAST_WORDS_COME: Seconds = 0.2  # after the end of a process
-_ENDS: Seconds = 2.0  # from a polite signal to SIGKILL; its state is on disk
-# The app cannot evaluate, its device is not here, it raised again and again, or the
-# operator has evicted it: another start would not help.
+_LAST_WORDS_COME: Seconds = 0.2  # seconds after the end of a process
+_ENDS: Seconds = 2.0  # seconds from SIGTERM to SIGKILL; its state is on disk
+# The app cannot evaluate, its device is missing, it raised repeatedly, or the operator
+# has evicted it: another start would not help.
 _HOPELESS = (os.EX_DATAERR, os.EX_SOFTWARE, os.EX_CONFIG, os.EX_NOPERM)
 
 
@@ -45,7 +45,7 @@ def make_model(config: FederationConfig, folder: Path) -> None:
     """Writes version 0 to the config's ``model``, if there is no such file yet.
 
     Raises:
-        ConfigError: there is no model, and no app to make it from.
+        ConfigError: there is no model and no app that could make it.
         UserCodeError: the app raised.
         WorkloadError: the app could not make it for another reason.
     """
@@ -54,14 +54,14 @@ def make_model(config: FederationConfig, folder: Path) -> None:
     if config.app is None:
         raise ConfigError(
             f"{config.model}: no such file, and no app to make it from; run: fedclient "
-            f"model APP -o {config.model}"
+            f"model --app APP -o {config.model}"
         )
-    words = [config.app, "-o", str(config.model), "--seed", str(config.seed)]
+    words = ["--app", config.app, "-o", str(config.model), "--seed", str(config.seed)]
     done = _run([*_fedclient(), "model", *words], folder)
     if done.returncode:
         reason = "; ".join(_errors(done.stderr)) or done.stderr.strip()
         is_raised = done.returncode == exit_code(UserCodeError())
-        if is_raised:  # where, its traceback says
+        if is_raised:  # the traceback shows where
             sys.stderr.write(done.stderr.partition("\nerror: ")[0] + "\n")
         kind = UserCodeError if is_raised else WorkloadError
         raise kind(f"app {config.app!r} made no model: {reason}")
@@ -69,14 +69,14 @@ def make_model(config: FederationConfig, folder: Path) -> None:
 
 @contextmanager
 def fit_model(config: FederationConfig, folder: Path) -> Iterator[Path]:
-    """Yields the file that a new run begins with, which is there in the block.
+    """Yields the file with which a new run begins; it exists while the block runs.
 
-    That is the config's ``model``, which is made if it is missing. If it is there, it
-    is compared with the app, where that is here as well. Where its tensors must be put
-    in the app's order, or made float32, it is another file.
+    It is the config's ``model``, which is made if it is missing. An existing file is
+    compared with the app, if the app is on this machine. If its tensors need another
+    order or float32, a converted copy is yielded instead.
 
     Raises:
-        ConfigError: there is no model, and no app to make it from.
+        ConfigError: there is no model and no app that could make it.
         WorkloadError: the app could not make it, or the file is of another model.
     """
     if exists(config.server.journal) or not config.model.is_file():
@@ -92,10 +92,10 @@ def fit_model(config: FederationConfig, folder: Path) -> Iterator[Path]:
 
 
 def check_model(config: FederationConfig, folder: Path) -> None:
-    """Compares a model file, if there is one, with the run or else with the app.
+    """Compares a model file, if there is one, with the run, or else with the app.
 
     Raises:
-        SpecMismatchError: the run is there, and began with another model.
+        SpecMismatchError: the run exists, and began with another model.
         WorkloadError: the file is of another model than the app.
     """
     if exists(config.server.journal):
@@ -107,18 +107,18 @@ def check_model(config: FederationConfig, folder: Path) -> None:
 
 
 def compare_model(config: FederationConfig, folder: Path, out: Path) -> None:
-    """Compares the config's ``model`` with its app, where that is here.
+    """Compares the config's ``model`` with its app, if the app is on this machine.
 
-    Says in the log what the file needs before a run can begin with it, and what could
-    not be compared.
+    Logs the conversions that the file needs before a run can begin with it, and the
+    parts that could not be compared.
 
     Args:
         config: names both.
-        folder: of the config, where the app is looked for.
-        out: is written, if the run cannot begin with the file as it is.
+        folder: the config's folder, in which the app is looked for.
+        out: the converted file, written if the run cannot begin with the original.
 
     Raises:
-        WorkloadError: the file is of another model; the message says how it differs.
+        WorkloadError: the file is of another model; the message lists the differences.
     """
     said = _compare(config, folder, out)
     if isinstance(said, str):
@@ -140,14 +140,15 @@ def compare_model(config: FederationConfig, folder: Path, out: Path) -> None:
 
 
 def _compare(config: FederationConfig, folder: Path, out: Path) -> JSON | str:
-    """What a child process that has the app says; or why it says nothing."""
+    """Returns the report of a child process that has the app, or why there is none."""
     if config.app is None:
         return ""
     try:
-        command = [*_fedclient(), "model", config.app, "--from", str(config.model)]
+        command = [*_fedclient(), "model", "--app", config.app]
     except ConfigError as error:
         return str(error)
-    done = _run([*command, "-o", str(out), "--if-needed"], folder)
+    source = ["--from", str(config.model), "-o", str(out), "--if-needed"]
+    done = _run([*command, *source], folder)
     if done.returncode:
         return "; ".join(_errors(done.stderr)) or done.stderr.strip()
     found: JSON = json.loads(done.stdout.splitlines()[-1])
@@ -178,15 +179,16 @@ async def keep_evaluating(
     over: asyncio.Event | None = None,
     starts: Callable[[], None] = lambda: None,
 ) -> None:
-    """Runs the evaluator until the run has ended, and starts it again if it dies.
+    """Runs the evaluator until the run has ended, and restarts it if it dies.
 
-    The evaluator ends when its standard input closes: with this process at the latest.
+    The evaluator ends when its standard input closes, so at the latest with this
+    process.
 
     Args:
         config: the federation.
-        folder: where the app is looked for.
+        folder: the folder in which the app is looked for.
         host: the server's address.
-        over: set once the run has ended; from then on it starts once at most.
+        over: is set once the run has ended; after that, it starts once at most.
         starts: is called before each start.
     """
     assert config.app is not None
@@ -221,12 +223,12 @@ async def keep_evaluating(
 
 
 async def _run_to_end(command: Sequence[str], folder: Path) -> tuple[int, str]:
-    """Runs a command to its end; returns its status and the end of its errors.
+    """Runs a command to its end; returns its exit code and its last error output.
 
-    If this is cancelled, the process is ended: politely, and then with SIGKILL. If it
-    is cancelled again meanwhile, with SIGKILL at once.
+    If this is cancelled, the process gets SIGTERM and later SIGKILL; if it is cancelled
+    a second time, SIGKILL at once.
     """
-    stdin, held = os.pipe()  # held as long as this process lives
+    stdin, held = os.pipe()  # stays open as long as this process lives
     words = _LastWords()
     try:
         process = await asyncio.create_subprocess_exec(
@@ -247,7 +249,7 @@ async def _run_to_end(command: Sequence[str], folder: Path) -> tuple[int, str]:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ends a process if it runs, however deaf it is."""
+    """Ends a process if it runs, by SIGKILL if necessary."""
     if process.returncode is not None:
         return
     try:
@@ -261,13 +263,14 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 class _LastWords:
-    """Reads a pipe on a thread, and keeps the end of what comes.
+    """Reads a pipe on a thread, and keeps the last part of its content.
 
-    Nobody waits for the pipe to close: what a dead process has started may hold it.
+    Nothing waits for the pipe to close, because a process that the dead one had started
+    may hold it open.
     """
 
     def __init__(self) -> None:
-        """Opens the pipe; who hands ``into`` to a process closes it."""
+        """Opens the pipe; the caller closes ``into`` after handing it to a process."""
         self._said = b""
         self._source, self.into = os.pipe()
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -279,13 +282,13 @@ class _LastWords:
         os.close(self._source)
 
     def text(self) -> str:
-        """Returns what was said last."""
+        """Returns the last output."""
         self._thread.join(_LAST_WORDS_COME)
         return self._said.decode(errors="replace")
 
 
 def _errors(said: str) -> list[str]:
-    """Returns the errors in what a process has said, each a line."""
+    """Returns the errors in the output of a process, one line each."""
     start = "error: "
     return [
         line.removeprefix(start) for line in said.splitlines() if line.startswith(start)
@@ -295,7 +298,7 @@ def _errors(said: str) -> list[str]:
 def _run(
     command: Sequence[str], folder: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end, in this folder or in the present one."""
+    """Runs a command to its end, in this folder or in the current one."""
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False
     )

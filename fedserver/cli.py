@@ -4,7 +4,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -13,12 +13,15 @@ from fedrun.cli.command import (
     PATH,
     example,
     in_sentences,
+    json_option,
     log_to_stderr,
     methods_option,
+    out_option,
     set_option,
     trust_options,
     verbose_option,
 )
+from fedrun.cli.help import OUTPUT, Group, section
 from fedrun.cli.plain_json import to_json
 from fedserver.operator.acts_cli import RUN_OR_HOST, add_acts
 from fedserver.operator.journal_cli import RUN, journal_commands
@@ -27,72 +30,27 @@ CONFIG = click.argument("config", type=PATH)
 _WIDE = 1000  # columns
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Which(click.Choice[str]):
+    """A word for a model, or the number of a version."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        is_version = isinstance(value, str) and value.isdigit()
+        return value if is_version else super().convert(value, param, ctx)
+
+
+@click.group(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    example="fedserver run federation.yaml",
+    page="operations.md",
+)
 @click.version_option(package_name="latecomer")
 def main() -> None:
     """Serve a federation, and manage its run."""
     # An error is one sentence, without the transport's own log around it.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
-
-main.add_command(journal_commands, "journal")
-add_acts(main)
-
-
-@main.command(epilog=example("fedserver run federation.yaml"))
-@CONFIG
-@set_option
-@click.option(
-    "--amend",
-    is_flag=True,
-    help="Continue the run although the algorithm in CONFIG has changed.",
-)
-@click.option(
-    "--must-resume",
-    is_flag=True,
-    help="Fail if there is no run to continue, instead of starting a new one.",
-)
-@click.option(
-    "--no-evaluator", is_flag=True, help="Do not start an evaluator beside the server."
-)
-@click.option("--lines", is_flag=True, help="Print JSON lines, even on a terminal.")
-@verbose_option
-@in_sentences
-def run(
-    config: Path,
-    changes: tuple[str, ...],
-    amend: bool,
-    must_resume: bool,
-    no_evaluator: bool,
-    lines: bool,
-    verbose: bool,
-) -> None:
-    """Serve a federation, and show its progress.
-
-    CONFIG is the YAML file that describes it. Ctrl-C stops the server; the same command
-    continues the run.
-    """
-    as_lines = lines or not sys.stdout.isatty()
-    log_to_stderr(verbose, as_json=as_lines)
-    from fedrun.cli.stoppable import stoppable
-    from fedrun.config import load_config
-    from fedserver.serving import serve
-
-    federation, ended = load_config(config, changes), None
-    with suppress(KeyboardInterrupt), stoppable():  # before and after it serves
-        ended = serve(
-            federation,
-            config.resolve().parent,
-            amend=amend,
-            must_resume=must_resume,
-            evaluator=not no_evaluator,
-            lines=as_lines,
-        )
-    folder = federation.server.journal
-    if ended is None:
-        click.echo(f"stopped; the same command resumes {folder}", err=True)
-    else:
-        click.echo(f"ended: {ended}; look at it: fedserver report {folder}", err=True)
 
 
 @main.command(
@@ -119,10 +77,8 @@ def check(config: Path, changes: tuple[str, ...]) -> None:
 
 
 @main.command(epilog=example("fedserver schema -o federation.schema.json"))
-@click.option(
-    "-o", "--out", type=PATH, help="The file to write. Without it, print the schema."
-)
 @methods_option
+@out_option("The file to write. Without it, print the schema.")
 @in_sentences
 def schema(out: Path | None) -> None:
     """Write a JSON schema of the config, for editors.
@@ -141,12 +97,77 @@ def schema(out: Path | None) -> None:
     click.echo(out)
 
 
+@main.command(epilog=example("fedserver run federation.yaml"))
+@CONFIG
+@set_option
+@click.option(
+    "--amend",
+    is_flag=True,
+    help="Continue the run although the algorithm in CONFIG has changed.",
+)
+@click.option(
+    "--must-resume",
+    is_flag=True,
+    help="Fail if there is no run to continue, instead of starting a new one.",
+)
+@click.option(
+    "--no-evaluator", is_flag=True, help="Do not start an evaluator beside the server."
+)
+@section(
+    OUTPUT,
+    click.option(
+        "--log",
+        type=click.Choice(["text", "json"]),
+        help="How to show what happens: text is a live view, json has one object a "
+        "line, with the ids of run, client and task.  [default: text on a terminal, "
+        "json elsewhere]",
+    ),
+)
+@verbose_option
+@in_sentences
+def run(
+    config: Path,
+    changes: tuple[str, ...],
+    amend: bool,
+    must_resume: bool,
+    no_evaluator: bool,
+    log: Literal["text", "json"] | None,
+    verbose: bool,
+) -> None:
+    """Serve a federation, and show its progress.
+
+    CONFIG is the YAML file that describes it. Ctrl-C stops the server; the same command
+    continues the run.
+    """
+    log = log or ("text" if sys.stdout.isatty() else "json")
+    log_to_stderr(verbose, as_json=log == "json")
+    from fedrun.cli.stoppable import stoppable
+    from fedrun.config import load_config
+    from fedserver.serving import serve
+
+    federation, ended = load_config(config, changes), None
+    with suppress(KeyboardInterrupt), stoppable():  # before and after it serves
+        ended = serve(
+            federation,
+            config.resolve().parent,
+            amend=amend,
+            must_resume=must_resume,
+            evaluator=not no_evaluator,
+            log=log,
+        )
+    folder = federation.server.journal
+    if ended is None:
+        click.echo(f"stopped; the same command resumes {folder}", err=True)
+    else:
+        click.echo(f"ended: {ended}; look at it: fedserver report {folder}", err=True)
+
+
 @main.command(
     epilog=example("fedserver status 127.0.0.1:8443", "fedserver status runs/digits")
 )
 @RUN_OR_HOST
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @trust_options
+@json_option
 @in_sentences
 def status(run: str, as_json: bool, **trust: Any) -> None:
     """Show what a running server and its clients do.
@@ -175,20 +196,36 @@ def healthcheck(host: str, **trust: Any) -> None:
 
     Use it as the health probe of a container.
     """
-    from fedserver.operator.remote import ask_health
+    from fedserver.operator.health import ask_health
 
     click.echo(ask_health(host, **trust))
 
 
+add_acts(main)
+
+
+@main.command(epilog=example("fedserver free runs/digits hospital-3"))
+@RUN
+@click.argument("client")
+@methods_option
+@in_sentences
+def free(run: Path, client: str) -> None:
+    """Free a client's name, so that another can take it.
+
+    RUN is the folder of the run; its server may be running. The next client that joins
+    with the name CLIENT gets it.
+    """
+    from fedserver.operator.remote import free as let_go
+
+    if not let_go(run, client):
+        raise ConfigError(f"{run}: no client has the name {client!r}")
+    click.echo(f"the name {client!r} is free")
+
+
 @main.command(epilog=example("fedserver report runs/digits"))
 @RUN
-@click.option(
-    "-o",
-    "--out",
-    type=PATH,
-    help="The page to write. Without it, report.html in the folder of the run.",
-)
 @methods_option
+@out_option("The page to write. Without it, report.html in the folder of the run.")
 @in_sentences
 def report(run: Path, out: Path | None) -> None:
     """Write a report of a run: one HTML page.
@@ -201,64 +238,46 @@ def report(run: Path, out: Path | None) -> None:
 
 
 @main.command(
-    epilog=example("fedserver export runs/digits --which best -o best.safetensors")
+    epilog=example(
+        "fedserver export runs/digits --which best -o best.safetensors",
+        "fedserver export runs/lora --adapter -o adapter",
+    )
 )
 @RUN
-@click.option("-o", "--out", type=PATH, help="The file to write.")
-@click.option(
-    "--adapter",
-    type=PATH,
-    help="Instead of a file: the folder to write, which PEFT loads. The model is an "
-    "adapter, such as LoRA's.",
-)
 @click.option(
     "--which",
-    type=click.Choice(["last", "best", "exact", "initial"]),
-    help="The model to write. The last one is what clients hold; exact is the server's "
-    "own model before compression.  [default: last]",
-)
-@click.option(
-    "--version", type=int, help="The model of this version, if the run still holds it."
+    type=_Which(["last", "best", "exact", "initial"]),
+    default="last",
+    show_default=True,
+    metavar="MODEL",
+    help="The model to write: last, which is what clients hold; best; exact, which is "
+    "the server's own model before compression; initial; or the number of a version "
+    "that the run still holds.",
 )
 @methods_option
+@out_option("The file to write; with --adapter, the folder.", required=True)
+@section(
+    OUTPUT,
+    click.option(
+        "--adapter",
+        is_flag=True,
+        help="Write a folder that PEFT loads. The model is an adapter, such as LoRA's.",
+    ),
+)
 @in_sentences
-def export(
-    run: Path,
-    out: Path | None,
-    adapter: Path | None,
-    which: str | None,
-    version: int | None,
-) -> None:
+def export(run: Path, which: str, out: Path, adapter: bool) -> None:
     """Write a model of a run as a file, or as a PEFT adapter.
 
     RUN is the folder of the run.
     """
     from fedview.export import export_adapter, export_model
 
-    if (out is None) == (adapter is None):
-        raise ConfigError("say where to: either -o FILE, or --adapter DIR")
-    if adapter is not None:
-        click.echo(export_adapter(run, adapter, which or "last", version))
-    elif out is not None:
-        click.echo(export_model(run, out, which or "last", version))
+    write = export_adapter if adapter else export_model
+    version = int(which) if which.isdigit() else None
+    click.echo(write(run, out, "last" if which.isdigit() else which, version))
 
 
-@main.command(epilog=example("fedserver free runs/digits hospital-3"))
-@RUN
-@click.argument("name")
-@methods_option
-@in_sentences
-def free(run: Path, name: str) -> None:
-    """Free a client's name, so that another can take it.
-
-    RUN is the folder of the run; its server may be running. The next client that joins
-    with NAME gets it.
-    """
-    from fedserver.operator.remote import free as let_go
-
-    if not let_go(run, name):
-        raise ConfigError(f"{run}: no client has the name {name!r}")
-    click.echo(f"the name {name!r} is free")
+main.add_command(journal_commands, "journal")
 
 
 @main.command(epilog=example("fedserver backup runs/digits /backups/digits"))

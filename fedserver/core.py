@@ -1,16 +1,18 @@
 """The core thread: the one owner of coordinator and journal.
 
-Events come in through a queue and are handled one after the other. Those that arrive
+Events come in through a queue and are handled one after the other. Events that arrive
 while the disk is busy form one batch: their records are made durable together, and only
 then do their actions go back to the event loop.
 
-An error in the coordinator ends one call, and never the process. It may have left the
-state half changed, so the coordinator is restored from the journal, as by a restart:
-leases and waiting pulls are forgotten. An update that cannot be handled is decided
-without being judged again, or its client would send it again for ever.
+An error in the coordinator ends only the call that raised it, and never the process. It
+may have left the state half changed, so the coordinator is restored from the journal,
+as by a restart: leases and waiting pulls are forgotten. An update that cannot be
+handled is decided without being judged again, or its client would send it again
+forever.
 
-While the disk is full or fails, no event is handled. The records so far are written
-again until that works, and nobody sees anything that rests on them before.
+While the disk is full or fails, no event is handled. The core writes the records so far
+again and again until that works. Nobody sees the effect of a record before it is on
+disk.
 """
 
 import asyncio
@@ -49,13 +51,14 @@ from fedrun.spill import Spill
 
 
 class Clock:
-    """A clock that starts at a given time, and is not set afterwards.
+    """A clock that starts at a given time and ignores later changes of the wall clock.
 
-    The wall clock is read once, when a process begins; setting it later moves no timer.
+    The wall clock is read once, when a process begins, so setting it later moves no
+    timer.
     """
 
     def __init__(self, start: Seconds) -> None:
-        """``start`` is the last moment of the run, or the wall clock if it is later."""
+        """Starts at the run's last moment, or at the wall clock if that is later."""
         self._start, self._began = start, time.monotonic()
 
     def now(self) -> Seconds:
@@ -70,7 +73,7 @@ Key = tuple[Any, ...]
 
 
 class Answers:
-    """Calls that wait for an answer, by their question; several may ask the same."""
+    """The calls that wait for an answer, by question; several may share a question."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[Key, list[asyncio.Future[Any]]] = defaultdict(list)
@@ -107,7 +110,7 @@ class Answers:
                 future.set_exception(error)
 
     def retry_pulls(self) -> None:
-        """Answers all calls that wait for work: ask again."""
+        """Tells all calls that wait for work to ask again."""
         for _, cid, nonce in [key for key in self._waiting if key[0] == "pull"]:
             self.give(Refuse(cid=cid, nonce=nonce, answer=Answer.RETRY))
 
@@ -143,19 +146,19 @@ class Answers:
 
 _log = logging.getLogger(__name__)
 MOST_AT_ONCE = 256
-MOST_SAID = 200  # characters of an error that a peer is told
-IDLE_SECONDS = 1.0  # lazy records reach the disk after this time at the latest
-AGAIN_SECONDS = 0.5  # between two attempts at a disk that is full or fails
+MOST_SAID = 200  # length of an error message that a peer receives
+IDLE_SECONDS = 1.0  # maximum time until lazy records reach the disk
+AGAIN_SECONDS = 0.5  # time between two attempts at a disk that is full or fails
 Told = TypeVar("Told")
 Failed = Callable[[HandlingError], None]
 
 
 def _ignore(_: HandlingError) -> None:
-    """Does nothing: nobody waits for the answer."""
+    """Does nothing, because nobody waits for the answer."""
 
 
 def _nothing(_: Coordinator) -> str:
-    """Has no objection to an event."""
+    """Returns no objection to an event."""
     return ""
 
 
@@ -163,19 +166,19 @@ class _Sign(Enum):
     """A signal from the event loop to the core thread."""
 
     STOP = auto()
-    NO_OLD_TIMERS = auto()  # those of the coordinator before will not fire any more
+    NO_OLD_TIMERS = auto()  # timers of the previous coordinator will not fire any more
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """An event, and then a question about the state; one of them may be None."""
+    """An event and a question about the state afterwards; one of them may be None."""
 
     event: Event | None
     ask: Callable[[Coordinator], Any] | None
     answered: Callable[[Any], None]
     failed: Failed
     unless: Callable[[Coordinator], str] = _nothing
-    """Says why the event cannot be handled; if it says anything, it is not."""
+    """Returns why the event cannot be handled; any reason drops the event."""
 
 
 class Core:
@@ -189,20 +192,21 @@ class Core:
         observe: Callable[[list[Row]], None],
         restarted: Callable[[], None],
     ) -> None:
-        """``release``, ``failed`` and ``restarted`` are called on the event loop.
+        """Sets the callbacks; all but ``observe`` are called on the event loop.
 
         Args:
-            run: what is served.
-            release: carries out actions; all that they rest on is durable.
-            failed: called when the core thread has ended, since the disk failed.
-            observe: called with durable records, on the core thread.
-            restarted: called when the coordinator was restored. It must make clients
+            run: the run that is served.
+            release: carries out actions, after all records that they depend on are
+                durable.
+            failed: is called when the core thread has ended because the disk failed.
+            observe: is called with durable records, on the core thread.
+            restarted: is called when the coordinator was restored. It must make clients
                 that wait for work ask again, cancel all timers that were set, and then
                 call :meth:`timers_are_gone`.
         """
         self._run = run
         self.spill = Spill(run.journal.folder)
-        """Holds large vectors while nobody looks at them."""
+        """Holds large vectors while no reader needs them."""
         run.coordinator.state.set_aside(self.spill.moved)
         self.now = Clock(run.coordinator.state.at).now
         self._observe = observe
@@ -216,14 +220,14 @@ class Core:
         self._thread = threading.Thread(target=self._work, name="core")
         self._is_ending = threading.Event()
         self.trouble = ""
-        """Why the disk takes no records now; until it does, no event should come."""
+        """Why the disk takes no records now; no event should come while it is set."""
 
     def start(self) -> None:
         """Starts the thread, which first releases the actions of the recovery."""
         self._thread.start()
 
     def submit(self, event: Event, failed: Failed = _ignore) -> None:
-        """Has an event handled; its actions come back through ``release``.
+        """Queues an event; its actions come back through ``release``.
 
         ``failed`` is called on the event loop if the event cannot be handled.
         """
@@ -235,12 +239,13 @@ class Core:
         after: Event | None = None,
         unless: Callable[[Coordinator], str] = _nothing,
     ) -> Told:
-        """Returns the answer once ``after`` was handled and all it rests on is durable.
+        """Returns the answer to a question, once ``after`` is handled and durable.
 
         Args:
-            question: about the state.
+            question: a function of the state.
             after: an event that is handled first.
-            unless: says, right before the event, why it cannot be handled, or nothing.
+            unless: returns, right before the event, why it cannot be handled; else
+                nothing.
 
         Raises:
             ConfigError: ``unless`` objected; nothing was handled.
@@ -254,12 +259,12 @@ class Core:
     def glance(self, question: Callable[[Coordinator], Told], unsure: Told) -> Told:
         """Answers at once from the state, which may be changing meanwhile.
 
-        For questions that save work and whose answer is checked when it matters: the
-        core thread may be waiting for the disk.
+        It is for questions that save work and whose answer is checked later where it
+        matters: the core thread may be waiting for the disk.
 
         Args:
-            question: about the state; it changes nothing.
-            unsure: is returned where the state changes under the question.
+            question: a function of the state; it changes nothing.
+            unsure: is returned if the state changes during the question.
         """
         try:
             return question(self._run.coordinator)
@@ -268,12 +273,12 @@ class Core:
 
     @property
     def lag(self) -> tuple[int, Seconds]:
-        """The records that are not durable yet, and for how long the oldest waits."""
+        """The number of records that are not durable yet, and the age of the oldest."""
         return self._group.lag
 
     @property
     def waiting(self) -> int:
-        """How many events wait to be handled, about."""
+        """The approximate number of events that wait to be handled."""
         return self._inbox.qsize()
 
     def timers_are_gone(self) -> None:
@@ -299,12 +304,12 @@ class Core:
             self._on_loop(self._failed, error)
 
     def _tell(self, record: ServerStarted | ServerStopped) -> None:
-        """Records when this process served; a full disk may lose the record."""
+        """Records that this process serves the run; a full disk may lose the record."""
         with contextlib.suppress(DiskError):
             self._run.journal.append([record])
 
     def _take_turn(self) -> bool:
-        """Handles all that waits, as one batch; returns False at the end."""
+        """Handles all waiting events as one batch; returns False at the end."""
         waiting = self._next_batch()
         goes_on = True
         for item in waiting:
@@ -331,7 +336,7 @@ class Core:
         """Makes the handled events durable, and releases their actions.
 
         Args:
-            lazy_too: even where no answer rests on them.
+            lazy_too: also write records on which no answer depends.
             is_whole: no event has changed the state by half.
         """
         actions = self._write_all(lazy_too=lazy_too, is_whole=is_whole)
@@ -345,7 +350,7 @@ class Core:
         """Tries until the disk takes the records; until then no event is handled.
 
         Raises:
-            DiskError: the process is to end, and the disk still does not take them.
+            DiskError: the process is about to end, and the disk still fails.
         """
         while True:
             try:
@@ -370,7 +375,7 @@ class Core:
             return
         try:
             if objection := call.unless(self._run.coordinator):
-                # It rests on what others did, which may not be durable yet.
+                # It depends on other events, which may not be durable yet.
                 self._answers.append((call.failed, ConfigError(objection)))
                 return
             if call.event is not None:
@@ -431,7 +436,7 @@ class Core:
         self._group.take(self._run.coordinator.begin(call.event.at))
 
     def _show(self, records: list[Row]) -> None:
-        """Shows durable records to the observer; an error there changes nothing."""
+        """Passes durable records to the observer; an error there changes nothing."""
         try:
             self._observe(records)
         except Exception:  # noqa: BLE001 -- it ends nothing
@@ -454,7 +459,7 @@ def _fail(future: "asyncio.Future[Any]", error: LatecomerError) -> None:
 
 
 def _ids_of(event: Event) -> dict[str, Any]:
-    """Returns which client and task an event comes from, for the log."""
+    """Returns the client and the task of an event, for the log."""
     message = getattr(event, "push", None) or getattr(event, "pull", None) or event
     ids = {key: getattr(message, key, None) for key in ("cid", "seq")}
     return {key: value for key, value in ids.items() if value is not None}

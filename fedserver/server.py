@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
 import grpc
-from fedwire.service import SERVICE, raw_handlers
+from fedwire.connect import SERVICE
+from fedwire.service import raw_handlers
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
@@ -43,23 +44,23 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SWEEP: Seconds = 0.5
-EVALUATOR_STARTS: Seconds = 60.0  # how long its start takes at most
+EVALUATOR_STARTS: Seconds = 60.0  # maximum duration of its start
 _LOOK: Seconds = 0.1
-_SAVE: Seconds = 2.0  # between two writes of the byte counts
-USUAL = 10  # times the longest evaluation the last one is waited for
-FIRST: Seconds = 30.0  # where there was none before it, or
-LINGERS = 3  # times ``timeouts.linger``
+_SAVE: Seconds = 2.0  # time between two writes of the byte counts
+USUAL = 10  # the last evaluation gets this many times the longest evaluation so far,
+FIRST: Seconds = 30.0  # or, if there was none, this time,
+LINGERS = 3  # or this many times ``timeouts.linger``
 
 
 class EvaluationTimes:
-    """The longest evaluation so far, by the records of tasks and reports."""
+    """The longest evaluation so far, taken from the records of tasks and reports."""
 
     def __init__(self) -> None:
         self._began: dict[str, Seconds] = {}
         self._longest: Seconds | None = None
 
     def observe(self, record: Row) -> None:
-        """Takes note of a durable record."""
+        """Takes a durable record into account."""
         match record:
             case Leased(task="evaluate"):
                 self._began[record.cid] = record.at
@@ -67,11 +68,11 @@ class EvaluationTimes:
                 self._longest = max(self._longest or 0.0, record.at - began)
 
     def patience(self, linger: Seconds, most: Seconds) -> Seconds:
-        """Returns how long after the end the last evaluation is waited for.
+        """Returns how long after the end the server waits for the last evaluation.
 
         Args:
             linger: how long the server waits for clients that do not know of the end.
-            most: the limit, where evaluations are known to be long.
+            most: the limit, if evaluations are known to be long.
         """
         if self._longest is None:
             return max(FIRST, LINGERS * linger)
@@ -95,24 +96,26 @@ class Server:
     ended: str | None = None
 
     def __post_init__(self) -> None:
-        """Prepares the server; it opens nothing yet."""
+        """Prepares the server; opens no port and starts no thread."""
         self.ready = asyncio.Event()
         self.progress.not_ready = self._not_ready
         self.over = asyncio.Event()
         """Set once the run has ended."""
         self.hurries = asyncio.Event()
-        """Set when the process is told to stop while it stops."""
+        """Set when the process gets a second request to stop."""
         self._stop = asyncio.Event()
         self.evaluator_starts: Callable[[], bool] = lambda: False
-        """Whether the server's own evaluator has been started, or is about to, and may
-        not have connected yet."""
+        """Returns whether the server's own evaluator may be about to connect.
+
+        It has been started or is about to be, and may not have connected yet.
+        """
 
     async def serve(self) -> str | None:
         """Serves; returns why the run ended, or None if it was only stopped.
 
         Raises:
             UnavailableError: the port is taken.
-            JournalError: the disk failed; nothing was acknowledged that is not on it.
+            JournalError: the disk failed; every acknowledged update is on disk.
         """
         with open_operator_socket(self.run.journal.folder) as self.operator_socket:
             return await self._serve()
@@ -175,7 +178,7 @@ class Server:
         self._stop.set()
 
     def interrupt(self) -> None:
-        """Stops the server as a signal does: while it stops already, at once."""
+        """Stops the server as a signal does: at once if it is stopping already."""
         if self._stop.is_set():
             self.hurries.set()
         self._stop.set()
@@ -183,7 +186,7 @@ class Server:
     # ------------------------------------------------------------------ actions
 
     def _release(self, actions: list[Action]) -> None:
-        """Carries out actions of the core; their records are durable."""
+        """Carries out actions of the core, whose records are durable."""
         for action in actions:
             match action:
                 case SendReply() | SendAck() | Refuse():
@@ -198,9 +201,10 @@ class Server:
                     assert_never(action)
 
     def _set_timer(self, action: SetTimer) -> None:
-        """Sets a timer, in place of an earlier one of its purpose and client.
+        """Sets a timer, in place of an earlier one of the same purpose and client.
 
-        It never fires too early, although the event loop may wake before its time.
+        The timer never fires too early, although the event loop may wake before its
+        time.
         """
         timer = action.timer
         subject = "" if timer.kind == "deadline" else timer.subject
@@ -236,11 +240,11 @@ class Server:
 
     async def _wait_for_goodbyes(self) -> None:
         timeouts = self.run.config.timeouts
-        # The server's own evaluator may be slower to start than a short run is to end.
+        # The server's own evaluator may need longer to start than a short run lasts.
         await _until(lambda: not self._evaluator_comes(), EVALUATOR_STARTS)
         since = asyncio.get_running_loop().time()
         await _until(self._all_know, timeouts.linger)
-        # Those that are here are through when their sessions end; some still train.
+        # Clients that are connected finish when their sessions end; some still train.
         most = max(timeouts.lease, self._patience)
         await _until(lambda: not self._is_someone_at_work(since), most)
         for name in self._evaluating():
@@ -256,10 +260,10 @@ class Server:
         self.stop()
 
     def _is_someone_at_work(self, since: Seconds) -> bool:
-        """Returns whether a client may still compute, which has been waited for.
+        """Returns whether the server still waits for a client that may be computing.
 
-        A client that is silent is not there, and an evaluator that takes far longer
-        than ever before does not come to an end.
+        A silent client counts as gone, and so does an evaluator that takes far longer
+        than ever before.
         """
         waited = asyncio.get_running_loop().time() - since
         rows = self.run.coordinator.state.clients
@@ -272,14 +276,14 @@ class Server:
 
     @property
     def _patience(self) -> Seconds:
-        """How long an evaluator is waited for."""
+        """The time for which the server waits for an evaluator."""
         timeouts = self.run.config.timeouts
         return self._evaluations.patience(timeouts.linger, timeouts.lease)
 
     def _evaluating(self) -> list[str]:
-        """Returns the names of the evaluators that may evaluate now.
+        """Returns the names of the evaluators that may be evaluating now.
 
-        Those are connected, or have pulled the last version and connect next.
+        They are connected, or have pulled the last version and will connect next.
         """
         state, sessions = self.run.coordinator.state, self._sessions
         here = set(sessions.attending)
@@ -289,7 +293,7 @@ class Server:
         return [row.name for row in rows if row.role == "evaluator"]
 
     def _evaluator_comes(self) -> bool:
-        """Returns whether the server's own evaluator starts, and has not come yet."""
+        """Returns whether the server's own evaluator starts and has not called yet."""
         has_come = self.evaluator_knows or self._evaluating()
         return not has_come and self.evaluator_starts()
 
@@ -314,7 +318,7 @@ class Server:
     # ------------------------------------------------------------------ presence
 
     async def _sweep(self) -> None:
-        """Looks for clients that fell silent, and for a run that does not go on."""
+        """Looks for clients that fell silent, and for a stalled run."""
         was_stalled = False
         while True:
             await asyncio.sleep(_SWEEP)
@@ -342,9 +346,9 @@ class Server:
         return WebPort(listen, self.progress)
 
     def _not_ready(self) -> str:
-        """Returns why the server takes no work, in a sentence; empty: it does.
+        """Returns why the server accepts no work; empty if it does.
 
-        By then the journal is open and recovered, and the model loaded.
+        When this is asked, the journal is open and recovered, and the model is loaded.
         """
         if self._failure is not None:
             return f"the server is about to end: {self._failure}"
@@ -357,7 +361,7 @@ class Server:
     # -------------------------------------------------------------- byte counts
 
     def _wrap_service(self) -> Metered:
-        """Wraps the service to count its bytes, from an earlier process's counts on."""
+        """Wraps the service to count its bytes, on top of the counts so far."""
         self._counts = TrafficFile(self.run.journal.folder)
         traffic = self.progress.traffic = self._counts.load()
         return Metered(
@@ -383,7 +387,7 @@ class Server:
     # ---------------------------------------------------------------------- end
 
     async def _shut_down(self) -> None:
-        """Takes nothing new, lets open uploads finish, and closes the journal."""
+        """Accepts nothing new, lets open uploads finish, and closes the journal."""
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._service.drain()
         self._sessions.tell_all(pb.Notice.KIND_DRAINING, "the server is about to stop")
@@ -398,7 +402,7 @@ class Server:
         self._service.close()
 
     async def _drain(self) -> None:
-        """Lets open calls finish for ``timeouts.drain``, or until somebody hurries."""
+        """Waits for open calls, for ``timeouts.drain`` or until :meth:`interrupt`."""
         grace = self.run.config.timeouts.drain
         draining = asyncio.create_task(self._grpc.stop(grace=grace))
         hurries = asyncio.create_task(self.hurries.wait())

@@ -1,4 +1,4 @@
-"""``fedserver run``: the server with its live view and its evaluator."""
+"""The work of ``fedserver run``: the server with its live view and its evaluator."""
 
 import asyncio
 import contextlib
@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from fedcore import kernels
 from fedcore.coordinator.events import Evaluated, Failed, Stepped
@@ -28,8 +29,8 @@ from fedserver.view.web.port import require_packages
 from fedview.results.divergence import Divergence, classes_of
 
 _log = logging.getLogger(__name__)
-_MOST_ERRORS = 3  # of evaluators, that are told
-_LEAVES: Seconds = 5.0  # that an evaluator takes which knows of the end
+_MOST_ERRORS = 3  # errors of an evaluator that are logged
+_LEAVES: Seconds = 5.0  # time that an evaluator needs to leave once it knows of the end
 _KEPT = 64 << 20  # bytes that updates and versions need again and again
 
 
@@ -39,21 +40,24 @@ def serve(
     *,
     amend: bool,
     evaluator: bool,
-    lines: bool,
+    log: Literal["text", "json"] | None,
     must_resume: bool = False,
+    on_listening: Callable[[str], None] | None = None,
 ) -> str | None:
     """Serves a federation; returns why the run ended, or None if it was stopped.
 
     Args:
         config: the federation.
-        folder: of the config file, where the app is looked for.
-        amend: resume with a changed algorithm.
-        evaluator: start one, if the config names an app.
-        lines: print JSON lines, and draw no view.
-        must_resume: never begin a new run.
+        folder: the folder of the config file, in which the app is looked for.
+        amend: whether to resume with a changed algorithm.
+        evaluator: whether to start one, if the config names an app.
+        log: ``text`` draws a live view, ``json`` prints lines of JSON, None shows
+            nothing.
+        must_resume: whether to refuse to begin a new run.
+        on_listening: is called with the server's address once it listens.
 
     Raises:
-        JournalError: there is no run to resume, and ``must_resume``.
+        JournalError: ``must_resume`` is set and there is no run to resume.
     """
     keep(_KEPT, _KEPT // 2)
     if must_resume:
@@ -81,10 +85,10 @@ def serve(
         stack.callback(tracer.close)
         server = Server(run, progress, tracer=tracer)
         json_log: JsonLog | None = None
-        if lines:
+        if log == "json":
             json_log = JsonLog(progress)
             stack.callback(json_log.close)
-        else:
+        elif log == "text":
             stack.enter_context(LiveView(progress))
 
         async def both() -> str | None:
@@ -101,6 +105,8 @@ def serve(
                     kernels=kernels.in_use(),
                     web=None if server.web is None else server.web.address,
                 )
+            if on_listening is not None and server.ready.is_set():
+                on_listening(progress.address)
             helper = None
             wanted = evaluator and config.app is not None
             address = server.operator_socket
@@ -123,7 +129,7 @@ def serve(
 
 
 class _Start:
-    """The newest start of the server's own evaluator."""
+    """The latest start of the server's own evaluator."""
 
     def __init__(self) -> None:
         self.note()
@@ -134,14 +140,14 @@ class _Start:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether it may not have come to its first call yet."""
+        """Whether the evaluator may not have made its first call yet."""
         return time.monotonic() - self._at < EVALUATOR_STARTS
 
 
 def evaluation_warnings(
     progress: Progress, config: FederationConfig
 ) -> Callable[[Row], None]:
-    """Warns once of an evaluator's first errors, and of a target without a number."""
+    """Returns a listener that warns once of evaluation errors and missing targets."""
     target, errors = dict(config.stop.target), set[str]()
 
     def look(record: Row) -> None:
@@ -161,7 +167,7 @@ def evaluation_warnings(
 
 
 def _divergence(run: Run) -> Callable[[Row], None]:
-    """Warns once of a loss that shows that training diverges."""
+    """Returns a listener that warns once of a loss that shows divergence."""
     state = run.coordinator.state
     divergence = Divergence(classes_of(run.coordinator.algorithm.model))
     divergence.evaluators.update(
@@ -177,7 +183,10 @@ def _divergence(run: Run) -> Callable[[Row], None]:
 
 
 def short_versions(progress: Progress) -> Callable[[Row], None]:
-    """Warns once of versions that hold fewer updates since clients are gone."""
+    """Returns a listener that warns once of versions with fewer updates.
+
+    Such versions are made when clients are gone.
+    """
 
     def look(record: Row) -> None:
         if isinstance(record, Stepped) and (said := progress.coverage.short.news()):
@@ -187,18 +196,18 @@ def short_versions(progress: Progress) -> Callable[[Row], None]:
 
 
 def _catch_signals(server: Server) -> None:
-    """Has SIGTERM and Ctrl-C stop the server, in every phase from here on."""
+    """Makes SIGTERM and Ctrl-C stop the server, in every phase from here on."""
     loop = asyncio.get_running_loop()
     for which in (signal.SIGTERM, signal.SIGINT):
-        # Windows has no such handlers, and other threads get no signals.
+        # Windows has no such handlers, and only the main thread gets signals.
         with contextlib.suppress(NotImplementedError, RuntimeError):
             loop.add_signal_handler(which, server.interrupt)
 
 
 async def _let_finish(helper: "asyncio.Task[None]", server: Server) -> None:
-    """Lets the evaluator leave at the end of a run; ends it otherwise.
+    """Lets the evaluator leave by itself at the end of a run; ends it otherwise.
 
-    There is no server any more, which it could tell anything.
+    The server has stopped by then, so the evaluator can report nothing more.
     """
     hurries = asyncio.create_task(server.hurries.wait())
     if server.ended is not None and server.evaluator_knows:
@@ -207,7 +216,7 @@ async def _let_finish(helper: "asyncio.Task[None]", server: Server) -> None:
         )
     helper.cancel()
     await asyncio.wait([helper, hurries], return_when=asyncio.FIRST_COMPLETED)
-    helper.cancel()  # at once, if somebody hurries
+    helper.cancel()  # at once, after a second signal
     hurries.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await helper

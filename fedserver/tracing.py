@@ -11,22 +11,22 @@ MOST_LINKS = 128  # of a version
 
 
 class VersionSpans:
-    """Watches records, and links each version to its updates."""
+    """Makes a span for each version, and links it to the spans of its updates."""
 
     def __init__(self, tracer: Tracer) -> None:
-        """``tracer`` makes the spans."""
+        """Uses ``tracer`` to make the spans."""
         self.tracer = tracer
         self._arriving: dict[tuple[str, int], Any] = {}
         self._waiting: list[Any] = []  # the updates in the buffer
 
     def arrive(self, cid: str, seq: int) -> None:
-        """Notes that the span around the caller delivers this update."""
+        """Notes that the current span delivers this update."""
         here = self.tracer.here()
         if here is not None:
             self._arriving[cid, seq] = here
 
     def answered(self, cid: str, seq: int) -> None:
-        """Forgets an update that was answered, if no record was made of it."""
+        """Forgets an answered update, if no record was made of it."""
         self._arriving.pop((cid, seq), None)
 
     def observe(self, record: Row) -> None:

@@ -1,4 +1,4 @@
 """A simulator: many clients in one process, under a virtual clock.
 
-People write ``latecomer.run``.
+Users call it as ``latecomer.run``.
 """

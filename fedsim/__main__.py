@@ -1,4 +1,4 @@
-"""``python -m fedsim``, and the command ``fedsim``."""
+"""The entry point of ``python -m fedsim`` and of the command ``fedsim``."""
 
 from fedrun.cli.entry import start
 

@@ -10,8 +10,7 @@ from rich.console import Console
 from fedcore.errors import ConfigError, WorkloadError
 from fedcore.workload import Workload
 from fedrun.app import app_of, load_app
-from fedrun.config import FederationConfig, load_config, parse_config
-from fedrun.methods import name_files
+from fedrun.config import FederationConfig, read_config
 from fedsim.progress import RunProgress
 from fedsim.simulation import OnEvent, simulate
 from fedview.callbacks import Callback, Notifier
@@ -31,8 +30,8 @@ def run(
 ) -> Results:
     """Simulates a federation and returns its results.
 
-    The records of a run stay, even if an exception or Ctrl-C ends it. A note of the
-    exception names the folder, and ``Results(folder)`` reads it.
+    The records of a run remain on disk even if an exception or Ctrl-C ends it. A note
+    of the exception names the folder, and ``Results(folder)`` reads it.
 
     Args:
         config: the path of a YAML file, a mapping of the same shape, or a config that
@@ -69,7 +68,7 @@ def run(
     if resume and folder is None:
         raise ConfigError("resume: say which run: folder=")
     path = Path(config) if isinstance(config, str | Path) else None
-    read = _read(config)
+    read = read_config(config)
     if workload is None:
         workload = load_app(*app_of(None, read, path), fresh=True)
     read = _place(read, None if folder is None else Path(folder), data or {})
@@ -86,25 +85,10 @@ def run(
     return results
 
 
-def _read(
-    config: FederationConfig | Mapping[str, Any] | str | Path,
-) -> FederationConfig:
-    if isinstance(config, FederationConfig):
-        return config
-    if isinstance(config, str | Path):
-        return load_config(Path(config))
-    if not isinstance(config, Mapping):
-        raise ConfigError(
-            "config: expected the path of a YAML file, a mapping or a "
-            f"FederationConfig, got {type(config).__name__}"
-        )
-    return parse_config(name_files(config, Path.cwd()))
-
-
 def _place(
     config: FederationConfig, folder: Path | None, data: Mapping[str, str]
 ) -> FederationConfig:
-    """The config with the folder of the run and the items for ``train_data``."""
+    """Returns the config with the run's folder and the items for ``train_data``."""
     place = free_folder(config) if folder is None else folder
     server = config.server.model_copy(update={"journal": place})
     config = config.model_copy(update={"server": server})
@@ -154,7 +138,7 @@ def _kind(given: object) -> str:
 
 
 def free_folder(config: FederationConfig, what: str = "sim") -> Path:
-    """The next unused folder beside ``server.journal``, named after ``what``."""
+    """Returns an unused folder beside ``server.journal``, named after ``what``."""
     base = config.server.journal
     number = 1
     while (folder := base.with_name(f"{base.name}-{what}-{number}")).exists():

@@ -1,4 +1,4 @@
-"""Virtual time: a queue of events in the order of time, and then of scheduling."""
+"""Virtual time: a queue of events, ordered by time and then by scheduling."""
 
 import heapq
 import itertools
@@ -19,10 +19,10 @@ class Clock(Generic[What]):
         self.queue: list[tuple[Seconds, int, What]] = []  # a heap
         self._numbers = itertools.count(1)
         self.ticket = self._numbers.__next__
-        """Returns the next number; of two events at one time the lower comes first."""
+        """Returns the next ticket; of two events at one time, the lower comes first."""
 
     def go_on(self, now: Seconds, ticket: int) -> None:
-        """Continues at a time, with the next number ``ticket``."""
+        """Continues at a time, with ``ticket`` as the next ticket number."""
         self.now = now
         self._numbers = itertools.count(ticket)
         self.ticket = self._numbers.__next__

@@ -1,4 +1,4 @@
-"""The evaluations of a simulation. They take no virtual time."""
+"""The evaluations of a simulation, which take no virtual time."""
 
 import logging
 import math
@@ -45,16 +45,16 @@ class SimulatedEvaluator:
             world: the run.
             model: the model to evaluate.
             test_data: the data to evaluate it on.
-            needed: metrics without which the run would never end.
+            needed: the metrics without which the run would never end.
 
         Raises:
             ConfigError: on the first evaluation, if one of them is missing.
         """
         self._world, self._model, self._test = world, model, test_data
         self._needed = needed
-        self._failures = 0  # of the user's code in a row
+        self._failures = 0  # failures of the user's code in a row
         self.failure: WorkloadError | None = None
-        """Why nothing is evaluated any more; None: it is."""
+        """The error that ended the evaluations; None if there is none."""
         coordinator = world.run.coordinator
         state = ParticipantState(NAME, world.run.run_id, coordinator.state.epoch)
         self._participant = Participant(coordinator.algorithm, state)
@@ -66,7 +66,7 @@ class SimulatedEvaluator:
 
     @property
     def is_done(self) -> bool:
-        """Whether the newest version was evaluated, or nothing is any more."""
+        """Whether the newest version was evaluated, or no further one will be."""
         state = self._world.run.coordinator.state
         return state.evaluated == state.version or self.failure is not None
 
@@ -112,7 +112,7 @@ class SimulatedEvaluator:
             self._pull()
 
     def _fail(self, error: WorkloadError) -> None:
-        """The user's code failed: it is tried again, unless it has never worked.
+        """Retries after an error of the user's code, unless the code has never worked.
 
         Raises:
             WorkloadError: nothing was evaluated so far, or the run needs its metrics.
@@ -144,7 +144,7 @@ class SimulatedEvaluator:
         """Checks once that metrics are numbers, and that the targets are among them.
 
         Raises:
-            ConfigError: a target is not, and nothing else would end the run.
+            ConfigError: a target is missing, and nothing else would end the run.
         """
         coordinator = self._world.run.coordinator
         if coordinator.state.evaluated is not None:
@@ -163,19 +163,19 @@ class SimulatedEvaluator:
             )
 
     def receive_ack(self, cid: str, ack: Ack) -> None:
-        """Does nothing, since it sends no updates."""
+        """Does nothing, because an evaluator sends no updates."""
 
     def receive_refusal(self, cid: str, rest: Seconds) -> None:
-        """Does nothing, since it asks for no training."""
+        """Does nothing, because an evaluator asks for no training."""
 
 
 def own_evaluation(
     workload: Workload, model: FlatModel, config: ClientAlgorithmConfig
 ) -> EvaluateModel:
-    """A function that evaluates a model on a client's own ``valid_data``.
+    """Returns a function that evaluates a model on a client's own ``valid_data``.
 
-    It takes the client, the public model (D,), its version and what the client keeps,
-    and returns metrics and samples.
+    The function takes the client, the public model (D,), its version and the client's
+    kept state, and returns metrics and the number of samples.
 
     Raises:
         ConfigError: the workload has no ``valid_data``.
@@ -200,11 +200,11 @@ def own_evaluation(
 def evaluate_last(
     world: World, clients: Iterable[tuple[Client, State]], evaluate: EvaluateModel
 ) -> None:
-    """Lets the clients evaluate the last version that have not done so before.
+    """Lets clients evaluate the last version if they have not done so before.
 
     Args:
         world: the run, which has ended.
-        clients: its clients, and what they keep.
+        clients: its clients, each with its kept state.
         evaluate: evaluates a model on a client's data.
     """
     coordinator, now = world.run.coordinator, world.clock.now

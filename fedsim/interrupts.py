@@ -1,4 +1,4 @@
-"""Delays Ctrl-C while the journal is being written, so that it stays whole."""
+"""Delays Ctrl-C while the journal is being written, so that the journal stays whole."""
 
 import os
 import signal
@@ -11,14 +11,14 @@ from typing import Any, Self
 from fedcore.interruption import Interruption
 
 _SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-_PATIENCE = 1.0  # seconds that a delayed interrupt waits without a word
+_PATIENCE = 1.0  # seconds for which an interrupt is delayed silently
 _STDERR = 2
 
 
 class Interrupts:
     """Handles Ctrl-C in its ``with`` block, except where it is held.
 
-    It treats the other signals that end a process in the same way, where somebody
+    It treats the other signals that end a process in the same way, if the program
     handles them.
     """
 
@@ -26,14 +26,14 @@ class Interrupts:
         self._holds = 0
         self.came = False
         """Whether an interrupt is delayed."""
-        self._number = 0  # of its signal
+        self._number = 0  # number of its signal
         self._before: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._patience: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         """Takes over the handlers, in the main thread.
 
-        A signal that is ignored stays so, as in the background of a shell script.
+        An ignored signal stays ignored, as in the background of a shell script.
         """
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
@@ -44,7 +44,7 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Gives the signals back to those who handled them before."""
+        """Restores the earlier signal handlers."""
         self._end_patience()
         for number, handler in self._before.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""How far a simulation is, and how long it will still take."""
+"""The progress of a simulation, and an estimate of the time that it still takes."""
 
 import time
 from collections.abc import Callable
@@ -24,15 +24,15 @@ FIRST_LINE: Seconds = 2.0
 
 
 class Goal(NamedTuple):
-    """The end of a run that is nearest."""
+    """The nearest end of a run."""
 
     share: float
-    """The share of the way there that is done, at most 1."""
+    """The share of the way to the end that is done, at most 1."""
     words: str
 
 
 class Display(Protocol):
-    """Where progress is shown."""
+    """A place where progress is shown."""
 
     def show(self, goal: Goal, measured: str) -> None:
         """Shows the progress, at most every ``INTERVAL`` seconds, and at the end."""
@@ -42,15 +42,15 @@ class Display(Protocol):
 
 
 class RunProgress:
-    """Shows how far a run is, when it is called with an event.
+    """Shows the progress of a run when it is called with an event.
 
     It draws a bar on a terminal and in a notebook, and prints lines elsewhere. The bar
-    shows the way to the nearest end in ``stop``. Where only a target ends the run, the
+    shows the way to the nearest end in ``stop``. If only a target ends the run, the
     length of the way is unknown.
 
     Args:
-        stop: when the run ends.
-        console: where the progress is shown.
+        stop: the conditions that end the run.
+        console: the place where the progress is shown.
     """
 
     def __init__(self, stop: StopConfig, console: Console) -> None:
@@ -63,7 +63,7 @@ class RunProgress:
         self._measured = ""
 
     def __call__(self, run: Run, event: Notice) -> None:
-        """Takes note of an event, and draws if it is time to."""
+        """Takes an event into account, and draws if it is time to."""
         self._latest = run, event
         if isinstance(event, Evaluated):
             state = run.coordinator.state
@@ -98,7 +98,7 @@ class RunProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Draws a last time, and leaves that on the screen."""
+        """Draws the progress a last time, and leaves it on the screen."""
         self._show()
         if self._display is not None:
             self._display.close()
@@ -131,7 +131,7 @@ class Bar:
 
 
 class Rest:
-    """Estimates how long a run will still take."""
+    """An estimate of how long a run will still take."""
 
     def __init__(self) -> None:
         self._first: tuple[Seconds, float] | None = None
@@ -142,7 +142,7 @@ class Rest:
             self._first = time.monotonic(), goal.share
 
     def words(self, goal: Goal) -> str:
-        """The estimate, such as ``12 s left``; empty while it is not known."""
+        """Returns the estimate, such as ``12 s left``; empty while it is unknown."""
         if self._first is None or not self._first[1] < goal.share < 1:
             return ""
         began, share = self._first
@@ -177,7 +177,7 @@ class Cell:
     """A bar below a notebook's cell, which is drawn again in its place."""
 
     def __init__(self, draw: Callable[[str], None], *, is_known: bool) -> None:
-        """``draw`` takes HTML, and puts it in the place of the HTML before."""
+        """Calls ``draw`` with HTML, which replaces the HTML before."""
         self._draw, self._is_known, self._rest = draw, is_known, Rest()
         self._latest = Goal(0.0, "begins"), ""
         draw(self._html(""))
@@ -205,7 +205,7 @@ def _join(*parts: str) -> str:
 
 def in_notebook() -> Callable[[str], None]:
     """Returns a function that shows HTML below the running cell, and replaces it."""
-    notebook = import_module("IPython.display")  # a notebook has it
+    notebook = import_module("IPython.display")  # only notebooks have it
     handle = notebook.display(notebook.HTML(""), display_id=True)
 
     def draw(html: str) -> None:
@@ -215,7 +215,7 @@ def in_notebook() -> Callable[[str], None]:
 
 
 def nearest(stop: StopConfig, run: Run, event: Notice) -> Goal:
-    """The nearest end of a run, and how far the run is on the way to it."""
+    """Returns the nearest end of a run, and the run's progress towards it."""
     state = run.coordinator.state
     started = event.at if state.started is None else state.started
     updates, seconds = state.applied + state.count, event.at - started
@@ -236,7 +236,10 @@ def nearest(stop: StopConfig, run: Run, event: Notice) -> Goal:
 
 
 def measured(event: Evaluated, stop: StopConfig) -> str:
-    """Metrics, their targets and the samples: ``accuracy 0.812 of 0.95  n 360``."""
+    """Returns metrics, their targets and the number of samples, for people.
+
+    Example: ``accuracy 0.812 of 0.95  n 360``.
+    """
     shown = [
         f"{name} {value:.3f}"
         + (f" of {stop.target[name]:g}" if name in stop.target else "")

@@ -1,6 +1,6 @@
-"""Saves values of the core's own classes as JSON and arrays, and makes them anew.
+"""Saves values of the core's own classes as JSON and arrays, and restores them.
 
-What is made anew equals what was saved: the same classes, keys and bytes. A tuple of a
+A restored value equals the saved one: the same classes, keys and bytes. A tuple of a
 class from elsewhere, such as a user's method, becomes a plain tuple.
 """
 
@@ -15,14 +15,14 @@ import numpy.typing as npt
 
 from fedcore.trees import Arrays
 
-_OURS = "fedcore."  # no other class is made from what a file says
+_OURS = "fedcore."  # a file can name no other classes
 
 
 def save(value: Any, arrays: Arrays) -> Any:
     """Returns JSON for a value; copies of arrays and bytes go to ``arrays``.
 
     Raises:
-        TypeError: it holds an object of another kind.
+        TypeError: the value holds an object of another kind.
     """
     kind = type(value)
     if isinstance(value, Enum):
@@ -79,7 +79,7 @@ def _put(array: npt.NDArray[Any], arrays: Arrays) -> str:
 
 
 def _is_ours(kind: type) -> bool:
-    """Whether a class is a record of the core, and no plain tuple."""
+    """Returns whether a class is a record of the core, and not a plain tuple."""
     is_record = hasattr(kind, "_fields") or is_dataclass(kind)
     return is_record and kind.__module__.startswith(_OURS)
 
@@ -89,7 +89,7 @@ def _name_of(kind: type) -> str:
 
 
 def _class_of(name: str) -> Any:
-    """Returns the class of a name; those of records and enums of the core alone."""
+    """Returns the class of a name; only records and enums of the core have one."""
     module, _, kind = name.partition(":")
     found = getattr(sys.modules.get(module), kind, None)
     is_enum = isinstance(found, type) and issubclass(found, Enum)

@@ -44,7 +44,7 @@ from fedview.results import Results
 _log = logging.getLogger(__name__)
 
 OnEvent = Callable[[Run, Notice], str | None]
-"""A function that is called with each event; a text that it returns ends the run."""
+"""A function that is called with each event; if it returns a text, the run ends."""
 
 
 class _Devices(NamedTuple):
@@ -52,10 +52,10 @@ class _Devices(NamedTuple):
 
     population: Population
     clients: list[Client]
-    """What the user's code knows of each of them."""
+    """The clients as the user's code sees them."""
     began: Seconds
     spare: int
-    """How many clients may fail before too few are left for the algorithm."""
+    """The number of clients that may fail before too few are left for the algorithm."""
 
 
 def simulate(
@@ -120,7 +120,7 @@ def _simulate(
                 evaluate_last(world, engine.clients(), evaluate)
         except LatecomerError:
             raise
-        except BaseException as error:  # Ctrl-C, or what a callback raises
+        except BaseException as error:  # Ctrl-C, or an exception of a callback
             folder = str(config.server.journal)
             error.add_note(f"the run up to here: Results({folder!r})")
             raise
@@ -158,7 +158,7 @@ def _devices(config: FederationConfig) -> _Devices:
 
 
 def _warn_of_unused(config: FederationConfig, clients: Sequence[Client]) -> None:
-    """Logs overrides that none of the simulated clients has."""
+    """Logs overrides that match none of the simulated clients."""
     settings = ClientSettings(config.algorithm.client)
     names = [client.name for client in clients]
     for entry in settings.unused(names):
@@ -179,7 +179,7 @@ def _open_run(
     *,
     resume: bool,
 ) -> tuple[Run, Saved | None]:
-    """Starts a run on disk, or opens the one to resume with its last snapshot."""
+    """Starts a run on disk, or opens the run to resume with its last snapshot."""
     if resume:
         if config.simulate.arrivals is not None:
             raise ConfigError(
@@ -229,7 +229,7 @@ def _engine(
 def _evaluator(
     world: World, workload: Workload, model: FlatModel, needed: Collection[str]
 ) -> SimulatedEvaluator | None:
-    """The evaluator, where the workload has test data; otherwise None."""
+    """Returns the evaluator, if the workload has test data; otherwise None."""
     if workload.test_data is None:
         if not world.run.config.evaluate.clients:
             _log.warning(
@@ -245,7 +245,7 @@ def _evaluator(
 def _as_one(
     run: Run, watching: Sequence[OnEvent]
 ) -> Callable[[Notice], str | None] | None:
-    """One function that calls all of them, and returns the first reason to stop."""
+    """Returns a function that calls all of them; it returns the first reason."""
     if not watching:
         return None
 
@@ -270,8 +270,8 @@ def _make_room(folder: Path) -> None:
 
 
 def _version_0(config: FederationConfig, model: FlatModel) -> Vector:
-    """Loads version 0 from the file of ``model:``, or draws it if there is none."""
-    is_there = os.path.lexists(config.model)  # though it may be of no use
+    """Returns version 0 from the file of ``model:``, or draws it if there is none."""
+    is_there = os.path.lexists(config.model)  # although it may not be needed
     if "model" not in config.model_fields_set or not is_there:
         return initial_model(model, config.seed)
     _log.info("the run begins with %s", config.model)
@@ -279,7 +279,7 @@ def _version_0(config: FederationConfig, model: FlatModel) -> Vector:
 
 
 def _require_metrics(stop: StopConfig, workload: Workload) -> Collection[str]:
-    """The metrics without which the simulation would never end.
+    """Returns the metrics without which the simulation would never end.
 
     Raises:
         ConfigError: nothing ends the simulation.

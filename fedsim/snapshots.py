@@ -1,8 +1,8 @@
-"""A simulation that was interrupted goes on where its last snapshot was taken.
+"""Snapshots of a simulation, from which an interrupted run is continued.
 
-What follows is what would have followed, to the last bit: the snapshot holds who does
-what and until when, the results that were computed and not delivered, and what clients
-keep. The journal is cut behind it.
+A continued run equals an uninterrupted one, to the last bit: the snapshot holds what
+each client is doing and until when, the results that were computed and not delivered,
+and the clients' kept state. Later records are cut off the journal.
 """
 
 import logging
@@ -24,24 +24,25 @@ from fedrun.run import Run, differences
 
 _log = logging.getLogger("fedsim")
 
-_LAYOUT = 7  # of what they hold; another one cannot be read
+_LAYOUT = 7  # format version of the content; other versions cannot be read
 STACKED, ONE_BY_ONE = "in stacks", "one by one"  # engines
-_SIMULATION = "simulation"  # beside the server's state
+_SIMULATION = "simulation"  # file beside the server's state
 _CLIENTS = "clients."
-# What may be another after an interruption.
+# Settings that may differ after an interruption.
 _FREE = ("server", "stop", "simulate.engine", "journal", "app", "model")
 
 
 class Snapshots:
-    """Takes snapshots between two events, now and then and before an interruption."""
+    """Takes snapshots between two events, at intervals and before an interruption."""
 
     def __init__(self, run: Run, engine: str, dump: Callable[[Arrays], JSON]) -> None:
         """Takes the first one after ``snapshot_seconds``, or a number of records.
 
         Args:
             run: the run.
-            engine: which engine can go on with them.
-            dump: returns all that is not the server's; its vectors go to the arrays.
+            engine: the engine that can continue from them.
+            dump: returns everything but the server's state; its vectors go to the
+                arrays.
         """
         self._run, self._engine, self._dump = run, engine, dump
         self._seconds = run.config.simulate.engine.snapshot_seconds
@@ -49,13 +50,13 @@ class Snapshots:
         self.due = False
 
     def look(self) -> None:
-        """Notes whether it is time for one."""
+        """Notes whether a snapshot is due."""
         records = self._run.journal.store.last - self._last
         is_long_ago = time.monotonic() - self._taken > self._seconds
         self.due = is_long_ago or records >= self._run.config.journal.snapshot_records
 
     def take(self) -> None:
-        """Writes one; all records that were made are in the journal."""
+        """Writes a snapshot; all records so far are in the journal."""
         vectors: Arrays = {}
         clients = self._dump(vectors)
         simulation = {"layout": _LAYOUT, "engine": self._engine, "clients": clients}
@@ -66,22 +67,22 @@ class Snapshots:
 
 
 class Saved(NamedTuple):
-    """What a snapshot holds beside the server's state, for the engine's clients."""
+    """The content of a snapshot for the engine's clients, beside the server's state."""
 
     scalars: JSON
     arrays: Mapping[str, Any]
 
 
 def reopen(config: FederationConfig, spec: ParamSpec, engine: str) -> tuple[Run, Saved]:
-    """Opens the run in the config's journal folder as its last snapshot knew it.
+    """Opens the run in the config's journal folder in the state of its last snapshot.
 
     Args:
-        config: of the run; it may differ in ``stop`` and in places of files.
-        spec: of the workload's model.
-        engine: that is to go on with it.
+        config: the config of the run; ``stop`` and places of files may differ.
+        spec: the spec of the workload's model.
+        engine: the engine that is to continue the run.
 
     Raises:
-        ConfigError: there is none, or it was told something else.
+        ConfigError: there is no such run, or it has other settings.
     """
     folder = config.server.journal
     if not exists(folder):
@@ -95,7 +96,7 @@ def reopen(config: FederationConfig, spec: ParamSpec, engine: str) -> tuple[Run,
 
 
 def can_go_on(folder: Path) -> bool:
-    """Returns whether :func:`reopen` finds a run here that was interrupted.
+    """Returns whether :func:`reopen` finds an interrupted run in this folder.
 
     Raises:
         JournalError: there is no run.
@@ -111,7 +112,7 @@ def can_go_on(folder: Path) -> bool:
 
 
 def _newest(journal: Journal) -> tuple[int, JSON, Mapping[str, Any]] | None:
-    """Returns the newest snapshot that a simulation took; None: there is none."""
+    """Returns the newest snapshot that a simulation took; None if there is none."""
     for number in reversed(journal.snapshots.numbers()):
         try:
             scalars, arrays = journal.snapshots.load(number)

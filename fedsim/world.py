@@ -53,13 +53,13 @@ class Actor(Protocol):
     """A client or an evaluator that talks to the server."""
 
     def receive_reply(self, cid: str, reply: Reply) -> None:
-        """The server answered a pull."""
+        """Receives the server's answer to a pull."""
 
     def receive_ack(self, cid: str, ack: Ack) -> None:
-        """The server answered a push."""
+        """Receives the server's answer to a push."""
 
     def receive_refusal(self, cid: str, rest: Seconds) -> None:
-        """The server refused a task before it was computed."""
+        """Receives the refusal of a task before it is computed."""
 
 
 class World:
@@ -67,7 +67,7 @@ class World:
 
     Args:
         run: the run on disk.
-        on_event: called with each event; a text that it returns ends the run.
+        on_event: is called with each event; if it returns a text, the run ends.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class World:
         self.clock: Clock[Call] = Clock()
         self.clock.now = run.coordinator.state.at
         self.ended: str | None = None
-        self.failures: list[WorkloadError] = []  # of the clients that gave up
+        self.failures: list[WorkloadError] = []  # errors of the clients that gave up
         self.interrupts = Interrupts()
         self.closing: list[Callable[[], None]] = []  # writes the last data
         self.moved: Iterable[LaneRow] | None = None  # bytes that others counted
@@ -87,7 +87,7 @@ class World:
         self._group = GroupCommit(run, self._warn)
         self._short = ShortVersions()
         self._short.buffer = run.config.algorithm.buffer
-        self._group.snapshots = False  # those that an engine takes hold clients, too
+        self._group.snapshots = False  # the engine's snapshots include clients
         self._book = TrafficFile(run.journal.folder)
         self._traffic = self._book.load()
         self._on_event, self._is_stopping = on_event, False
@@ -109,7 +109,7 @@ class World:
         Args:
             until: the condition. It is checked after each event once the run has
                 ended or a client has given up.
-            stops: asked before each event whether to execute no more.
+            stops: is called before each event and returns whether to stop.
         """
         happens = self.clock.next
         while not stops() and (what := happens()) is not None:
@@ -123,7 +123,7 @@ class World:
             what()
 
     def feed(self, event: Event) -> None:
-        """Gives the server an event, writes the records, carries out the actions."""
+        """Passes an event to the server, writes records, and carries out actions."""
         if isinstance(event, UpdatePushed):
             self._count(event.push.cid, "up", event.push.payload)
         with self.interrupts.held():
@@ -133,14 +133,14 @@ class World:
         self.tell(event)
 
     def carry_out_now(self, actions: list[Action]) -> None:
-        """Carries out actions, and keeps their records for the next commit."""
+        """Carries out actions, and holds back their records until the next commit."""
         with self.interrupts.held():
             others = self._group.note(actions)
         if others:
             self._carry_out(others)
 
     def commit(self) -> None:
-        """Writes the records that were kept."""
+        """Writes the records that were held back."""
         with self.interrupts.held():
             actions = self._group.commit(lazy_too=True)
         self._carry_out(actions)
@@ -173,9 +173,9 @@ class World:
                 )
 
     def dump(self, cids: Collection[str]) -> dict[str, Any]:
-        """Returns what these clients' part of the world depends on, for :meth:`load`.
+        """Returns these clients' part of the world's state, for :meth:`load`.
 
-        The records that were made are in the journal then.
+        All records so far are in the journal by then.
         """
         self.commit()
         lanes = [
@@ -187,7 +187,7 @@ class World:
         return {"nonce": self._nonce, "lanes": lanes, "failures": gave_up}
 
     def load(self, saved: dict[str, Any], cids: Collection[str]) -> None:
-        """Takes over what :meth:`dump` returned."""
+        """Restores the state that :meth:`dump` returned."""
         self._nonce = max(self._nonce, saved["nonce"])
         self.failures = [WorkloadError(text) for text in saved["failures"]]
         self.forget_traffic(cids)
@@ -203,7 +203,7 @@ class World:
         self._carry_out(actions)
 
     def _warn(self, records: list[Row]) -> None:
-        """Warns once of versions that hold fewer updates since clients are gone."""
+        """Warns once of versions with fewer updates because clients are gone."""
         for record in records:
             if isinstance(record, Stepped):
                 self._short.observe(record)

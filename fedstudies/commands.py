@@ -15,15 +15,18 @@ from fedrun.cli.command import (
     PATH,
     example,
     in_sentences,
+    json_option,
     log_to_stderr,
     verbose_option,
     with_options,
 )
+from fedrun.cli.help import COMPUTING, OUTPUT, Command, section
 from fedstudies import STUDIES
 
 if TYPE_CHECKING:
     from fedstudies.frame import Findings, Setting, Study
 
+_SECTIONS = {"out": OUTPUT, "jobs": COMPUTING}  # of the help
 _TYPED = f"{__name__}.typed"  # in a context: the words behind the command's name
 
 
@@ -80,7 +83,7 @@ def _summary(where: str) -> str:
     raise LookupError(where)
 
 
-class _Command(click.Command):
+class _Command(Command):
     """A command that knows the words that were typed behind its name."""
 
     def make_context(
@@ -117,10 +120,12 @@ def command_of(study: "type[Study[Any]]") -> click.Command:
         *(_argument(each) for each in own if each.option.is_argument),
         *study.decorators,
         *(_option(s) for s in own if not s.option.is_argument and not s.of_frame),
-        *(_option(s) for s in own if not s.option.is_argument and s.of_frame),
-        click.option(
-            "--json", "as_json", is_flag=True, help="Print the numbers as JSON."
+        *(
+            section(_SECTIONS[each.name], _option(each))
+            for each in own
+            if not each.option.is_argument and each.of_frame
         ),
+        json_option,
         verbose_option,
     )(in_sentences(command))
     words = [f"fedsim {study.name} {each}" for each in study.examples]

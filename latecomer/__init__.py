@@ -1,17 +1,20 @@
 """Federated learning in which late, lost and tiny updates still count.
 
-What people need to write and to simulate a federation. A name is imported when it is
-first used: torch only with ``TorchWorkload`` and ``models``.
+The names that users need to write, simulate and run a federation. A name is imported
+when it is first used: torch only with ``TorchWorkload`` and ``models``.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedclient.api import evaluate as evaluate
+    from fedclient.api import join as join
     from fedcore.workload import Client as Client
     from fedcore.workload import Trained as Trained
     from fedcore.workload import TrainingTask as TrainingTask
     from fedcore.workload import Workload as Workload
+    from fedserver.api import serve as serve
     from fedsim.api import run as run
     from fedstudies.codecs.study import compare_codecs as compare_codecs
     from fedstudies.coding import coding as coding
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from latecomer import models as models
     from latecomer import partitions as partitions
 
+    __version__: str
+
 _MODULES = {
     "Callback": "fedview.callbacks",
     "Client": "fedcore.workload",
@@ -54,7 +59,9 @@ _MODULES = {
     "coding": "fedstudies.coding",
     "compare_codecs": "fedstudies.codecs.study",
     "compare_runs": "fedstudies.compare.study",
+    "evaluate": "fedclient.api",
     "influence": "fedstudies.influence.study",
+    "join": "fedclient.api",
     "leave_one_out": "fedview.what_if.api",
     "patch": "fedtorch.patch",
     "plan": "fedstudies.plan.study",
@@ -63,6 +70,7 @@ _MODULES = {
     "run": "fedsim.api",
     "run_sweep": "fedstudies.sweep.study",
     "scale": "fedstudies.scaling.study",
+    "serve": "fedserver.api",
     "staleness": "fedstudies.staleness.study",
 }
 """The module that defines each name."""
@@ -76,6 +84,8 @@ def __getattr__(name: str) -> Any:
     Raises:
         AttributeError: the package has no such name.
     """
+    if name == "__version__":
+        return _version()
     if name in _SUBMODULES:
         return import_module(f"{__name__}.{name}")
     if name not in _MODULES:
@@ -84,6 +94,16 @@ def __getattr__(name: str) -> Any:
     return found
 
 
+def _version() -> str:
+    """Returns the release that is installed; of sources alone, none is known."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("latecomer")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
 def __dir__() -> list[str]:
-    """The public names, also those that nothing has used yet."""
+    """Returns the public names, including those that nothing has used yet."""
     return sorted([*_MODULES, *_SUBMODULES])

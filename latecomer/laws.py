@@ -1,8 +1,8 @@
-"""``python -m latecomer.laws FILE``: runs the laws of this project on your methods.
+"""Runs the laws of this project on your methods: ``python -m latecomer.laws FILE``.
 
-The laws are the tests in ``tests/laws``, which come with the package as well. Those of
-the roles that the file's methods have are run, on these methods alone: each method's
-``example()``, with all choices of its settings.
+The laws are the tests in ``tests/laws``, which the package includes. The command runs
+the laws of the roles that the file's methods have, on these methods alone: each
+method's ``example()``, with all choices of its settings.
 """
 
 import os
@@ -21,7 +21,7 @@ _HERE = Path(__file__).resolve().parent
 # Folders that may hold tests/laws: of an installed package, and of its sources.
 _ROOTS = (_HERE / "_laws", _HERE.parent)
 
-# By role: the file of its laws.
+# The file of the laws, by role.
 _LAWS = {
     "aggregator": "test_aggregators.py",
     "client algorithm": "test_clients.py",
@@ -45,7 +45,7 @@ def main(file: Path) -> None:
 
 
 def check(file: Path) -> int:
-    """Runs the laws on the methods of a file; returns the exit status of pytest.
+    """Runs the laws on the methods of a file; returns the exit code of pytest.
 
     Raises:
         ConfigError: the file has no methods, or pytest or Hypothesis is missing.

@@ -1,8 +1,8 @@
-"""The books of a federation that has ended: does every update count exactly once?
+"""The accounts of a federation that has ended: does every update count exactly once?
 
-Three parties kept accounts that know nothing of each other: each client counted the
-acknowledgements that it got, the journal holds the decisions, and the model is what
-a replay from the very beginning gives.
+Three parties kept accounts independently: each client counted the acknowledgements that
+it got, the journal holds the decisions, and the model is the result of a replay from
+the very beginning.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from fedrun.journal import Journal, verify
 
 @dataclass(frozen=True)
 class Books:
-    """What the parties say."""
+    """The accounts of the parties."""
 
     acknowledged: int  # by the clients' own count
     journalled: int  # accepted updates in the journal
@@ -31,14 +31,14 @@ class Books:
     doubled: int  # in the journal more than once
     unsettled: int  # messages whose clients do not know their verdict
     versions: int
-    recomputed: int  # decisions made anew, all the same
+    recomputed: int  # decisions that were made anew and are the same
     model: str  # digest of the exported model
-    replayed: str  # digest of the model that the replay gives
-    forgotten: int = 0  # accepted updates whose clients no longer know that they are
+    replayed: str  # digest of the replayed model
+    forgotten: int = 0  # accepted updates whose clients lost that knowledge
 
     @property
     def balance(self) -> bool:
-        """Whether they all say the same."""
+        """Whether all accounts agree."""
         return (
             self.acknowledged == self.journalled == self.applied
             and not (self.waiting or self.lost or self.doubled or self.unsettled)
@@ -46,7 +46,7 @@ class Books:
         )
 
     def rows(self) -> list[tuple[str, str, bool]]:
-        """What to print: name, figure, and whether it is as it must be."""
+        """Returns the rows to print: name, figure, and whether the figure is right."""
         counts = f"{self.acknowledged} = {self.journalled} = {self.applied}"
         same = self.acknowledged == self.journalled == self.applied
         return [
@@ -69,10 +69,10 @@ class Books:
 
 
 def audit(run: Path, states: Iterable[Path], gone: Iterable[Path] = ()) -> Books:
-    """Balances the books of a run and of its clients' state directories.
+    """Compares the accounts of a run and of its clients' state directories.
 
-    ``gone`` are copies of states that were thrown away or replaced: what their clients
-    knew is the least that the journal must hold of them.
+    ``gone`` are copies of states that were thrown away or replaced. The journal must
+    hold at least the acknowledgements in these copies.
     """
     acknowledged: Counter[str] = Counter()
     known: Counter[str] = Counter()

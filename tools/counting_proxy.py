@@ -1,7 +1,7 @@
-"""A TCP proxy that counts bytes, and can cut connections: the network, seen outside.
+"""A TCP proxy that counts bytes and can cut connections, outside client and server.
 
-It stands between clients and a server and belongs to neither, so what it counts is
-what really crossed the sockets.
+It stands between clients and a server and belongs to neither, so it counts exactly the
+bytes that crossed the sockets.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ class CountingProxy:
     """Forwards a port of this machine to another one, on a thread of its own."""
 
     def __init__(self, target: str, delay: float = 0.0) -> None:
-        """``delay`` is how many seconds it holds what passes, each way."""
+        """Delays everything that passes by ``delay`` seconds, in each direction."""
         host, _, port = target.rpartition(":")
         self.target = (host, int(port))
         self.sent: Counter[str] = Counter()  # bytes "up" to the server and "down"
@@ -35,14 +35,14 @@ class CountingProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Cuts everything."""
+        """Cuts all connections, and stops."""
         self.cut()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
     @property
     def address(self) -> str:
-        """Where clients connect."""
+        """The address to which clients connect."""
         return f"127.0.0.1:{self.port}"
 
     def block(self) -> None:
@@ -64,7 +64,7 @@ class CountingProxy:
         self._loop.call_soon_threadsafe(abort)
 
     def forget(self) -> None:
-        """Loses what the connections that there are carry, and tells nobody."""
+        """Drops the data on the existing connections without notice to either side."""
         self._forgotten = set(self._writers)
 
     def _work(self) -> None:

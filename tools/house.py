@@ -2,12 +2,13 @@
 
 Counts files, lines of code, names, words and pictures; follows one accepted update on
 a real server; and takes the time until commands answer. ``--fast`` leaves out what has
-to run.
+to run, and ``--save NAME`` keeps the counts in ``benchmarks/results/house.json``.
 """
 
 import argparse
 import ast
 import io
+import json
 import re
 import resource
 import subprocess
@@ -18,9 +19,11 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from statistics import median
-from typing import get_args
+from tempfile import TemporaryDirectory
+from typing import Any, get_args
 
 ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results" / "house.json"
 OF_TESTS = {"tests", "benchmarks", "examples", "tools", "docs", "protos"}
 COMMANDS = (
     ("fedserver", "--help"),
@@ -38,6 +41,7 @@ IRREGULAR = frozenset({
     "thrown", "told", "understood", "won", "worn", "written",
 })  # fmt: skip
 VERBS = frozenset({"exceed", "feed", "need", "proceed", "shed", "speed", "succeed"})
+WORD = re.compile(r"\S*\w\S*")  # no lines and bars of tables
 PICTURE = re.compile(r"!\[[^\]]*\]\(|^\.\. (?:image|figure)::|<img |```mermaid", re.M)
 
 
@@ -113,75 +117,83 @@ def twins() -> list[tuple[str, str]]:
     ]
 
 
-def show_sizes(files: list[Path]) -> None:
-    """Prints files and lines."""
+def count_sizes(files: list[Path]) -> dict[str, Any]:
+    """Returns the counts of files and lines."""
     sources = [path.read_text(encoding="utf-8") for path in files]
     heights = [source.count("\n") for source in sources]
     code = Counter[str]()
     for path, source in zip(files, sources, strict=True):
         code[named(path).partition("/")[0]] += lines_of_code(source)
     longest = max(zip(heights, files, strict=True))
-    spans = [
-        (
-            (node.end_lineno or 0) - node.lineno + 1,
-            f"{path.relative_to(ROOT)} {node.name}",
-        )
+    span, where = max(
+        ((node.end_lineno or 0) - node.lineno + 1, f"{named(path)} {node.name}")
         for path, source in zip(files, sources, strict=True)
         for node in functions(ast.parse(source))
-    ]
-    print(f"production files            {len(files):,}")
-    print(f"lines                       {sum(heights):,}")
-    print(f"lines of code               {sum(code.values()):,}")
-    print(
-        "  of which                 ", ", ".join(f"{k} {v:,}" for k, v in code.items())
     )
-    print(f"median file                 {median(heights):.0f} lines")
-    print(f"longest file                {longest[0]} lines, {named(longest[1])}")
-    print(f"longest function            {max(spans)[0]} lines, {max(spans)[1]}")
+    return {
+        "production files": len(files),
+        "lines": sum(heights),
+        "lines of code": sum(code.values()),
+        "lines of code by package": dict(code),
+        "median file, lines": round(median(heights)),
+        "longest file, lines": f"{longest[0]} ({named(longest[1])})",
+        "longest function, lines": f"{span} ({where})",
+    }
 
 
-def show_names(files: list[Path]) -> None:
-    """Prints what is named or told in another way than the rest."""
-    participles, shy, tasks = list[str](), 0, list[str]()
+def count_names(files: list[Path]) -> dict[str, Any]:
+    """Returns the counts of names and docstrings of another kind than the rest."""
+    participles, shy, tasks = 0, 0, 0
     for path in files:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        participles += [
-            function.name
+        participles += sum(
+            is_participle(function.name) and not is_property(function)
             for function in functions(tree)
-            if is_participle(function.name) and not is_property(function)
-        ]
+        )
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and re.search(r"Task|Lease", node.name):
-                tasks.append(f"{named(path)}:{node.name}")
+            if isinstance(node, ast.ClassDef):
+                tasks += bool(re.search(r"Task|Lease", node.name))
             if isinstance(
                 node,
                 ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef,
             ):
                 text = ast.get_docstring(node) or ""
                 shy += text.startswith(tuple(f"{word} " for word in SHY))
-    print(f"functions named by participles {len(participles)}")
-    print(f"docstrings that begin with {', '.join(SHY[:4])} ...  {shy}")
-    print(f"classes for tasks and leases   {len(tasks)}")
-    found = ", ".join(f"{event} = {record}" for event, record in twins())
-    print(f"events that are records too    {found}")
+    return {
+        "functions named by participles": participles,
+        f"docstrings that begin with {', '.join(SHY[:4])} ...": shy,
+        "classes for tasks and leases": tasks,
+    }
 
 
-def show_pages() -> None:
-    """Prints words and pictures of README and docs."""
+def count_pages() -> dict[str, Any]:
+    """Returns the counts of words and pictures of README and docs."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     texts = [page.read_text(encoding="utf-8") for page in pages]
-    words = [len(text.split()) for text in texts]
-    print(f"pages                       {len(pages)}")
-    print(f"words                       {sum(words):,} (README {words[0]:,})")
-    print(f"pictures                    {sum(len(PICTURE.findall(t)) for t in texts)}")
+    words = [len(WORD.findall(text)) for text in texts]
+    return {
+        "pages": len(pages),
+        "words": sum(words),
+        "words of README": words[0],
+        "pictures": sum(len(PICTURE.findall(text)) for text in texts),
+    }
 
 
-def show_starts() -> None:
-    """Prints how much of a processor's time commands need to answer."""
-    for command in COMMANDS:
-        print(
-            f"{' '.join(command):27} {min(_cpu(command) for _ in range(3)):.2f} s CPU"
-        )
+def time_starts() -> dict[str, Any]:
+    """Returns the seconds of a processor that commands need to answer.
+
+    The health is that of a real server.
+    """
+    from tests.served import served
+
+    taken = {f"{' '.join(command)}, s of CPU": _least(command) for command in COMMANDS}
+    with TemporaryDirectory() as folder, served(Path(folder)) as server:
+        probe = ("fedserver", "healthcheck", server.address)
+        return taken | {"fedserver healthcheck HOST, s of CPU": _least(probe)}
+
+
+def _least(command: tuple[str, ...]) -> float:
+    return round(min(_cpu(command) for _ in range(3)), 2)
 
 
 def _cpu(command: tuple[str, ...]) -> float:
@@ -193,19 +205,25 @@ def _cpu(command: tuple[str, ...]) -> float:
 
 
 def main() -> None:
-    """Prints it all."""
+    """Prints it all, and saves it if that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fast", action="store_true", help="run nothing")
+    parser.add_argument("--save", metavar="NAME", help="keep the counts by this name")
     given = parser.parse_args()
     files = production()
-    show_sizes(files)
-    show_names(files)
-    show_pages()
+    found = count_sizes(files) | count_names(files) | count_pages()
     if not given.fast:
-        from tools.way import show_way
+        from tools.way import count_way
 
-        show_way()
-        show_starts()
+        found |= count_way() | time_starts()
+    for name, count in found.items():
+        print(
+            f"{name:50} {count:,}" if isinstance(count, int) else f"{name:50} {count}"
+        )
+    if given.save:
+        saved = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        text = json.dumps({**saved, given.save: found}, indent=1, ensure_ascii=False)
+        RESULTS.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

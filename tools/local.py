@@ -1,7 +1,7 @@
-"""A federation of real processes on this machine, to be killed at will.
+"""A federation of real processes on this machine, which can be killed at any time.
 
-For the demo, the benchmarks and the tests: a server and clients as a user starts
-them, each with a log file, and a way to count what crosses the sockets.
+For the demo, the benchmarks and the tests: a server and clients as a user starts them,
+each with a log file, and a proxy that counts the bytes on the sockets.
 """
 
 import contextlib
@@ -38,11 +38,11 @@ class Child:
 
     @property
     def log(self) -> Path:
-        """What it wrote, over all its lives."""
+        """The log of the process, over all its starts."""
         return self.folder / f"{self.name}.log"
 
     def lines(self) -> list[dict[str, Any]]:
-        """The JSON lines that it wrote, over all its lives."""
+        """Returns the JSON lines in the log, over all its starts."""
         if self.log.is_file():
             with self.log.open("rb") as file:
                 file.seek(self._read)
@@ -55,11 +55,11 @@ class Child:
         return self._lines
 
     def start(self) -> None:
-        """Starts it, for the first time or again."""
+        """Starts the process, for the first time or again."""
         self.starts += 1
         with self.log.open("ab") as out:
             if out.tell() and self.log.read_bytes()[-1:] != b"\n":
-                out.write(b"\n")  # it was killed within a line
+                out.write(b"\n")  # the process was killed while it wrote a line
             self.process = subprocess.Popen(
                 self.command,
                 cwd=self.folder,
@@ -70,24 +70,24 @@ class Child:
             )
 
     def kill(self) -> None:
-        """SIGKILL: it has no chance to do anything."""
+        """Sends SIGKILL: the process cannot react."""
         self.kills += 1
         self._signal(signal.SIGKILL)
         self._wait()
 
     def pause(self, seconds: float) -> None:
-        """SIGSTOP for a while: it lives, and neither hears nor says anything."""
+        """Stops the process by SIGSTOP for a while: it lives but does nothing."""
         self._signal(signal.SIGSTOP)
         time.sleep(seconds)
         self._signal(signal.SIGCONT)
 
     def stop(self, timeout: float = PATIENCE) -> int:
-        """SIGTERM; its exit status."""
+        """Sends SIGTERM; returns the exit code."""
         self._signal(signal.SIGTERM)
         return self.wait(timeout)
 
     def wait(self, timeout: float = PATIENCE) -> int:
-        """Waits for its end; its exit status."""
+        """Waits for the end of the process; returns the exit code."""
         assert self.process is not None
         try:
             return self.process.wait(timeout)
@@ -98,11 +98,11 @@ class Child:
 
     @property
     def is_running(self) -> bool:
-        """Whether it lives."""
+        """Whether the process is running."""
         return self.process is not None and self.process.poll() is None
 
     def tail(self, lines: int = 20) -> str:
-        """The end of its log."""
+        """Returns the end of the log."""
         if not self.log.is_file():
             return ""
         text = self.log.read_text(errors="replace")
@@ -120,7 +120,7 @@ class Child:
 
 @dataclass
 class LocalFederation:
-    """A server and its clients; everything is killed when the block is left."""
+    """A server and its clients; all of them are killed when the block is left."""
 
     folder: Path
     config: dict[str, Any]
@@ -130,7 +130,7 @@ class LocalFederation:
         default_factory=lambda: {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     )
     within: Callable[[str], Sequence[str]] = lambda name: ()
-    """The words before the command of a process of this name: where it runs."""
+    """The words before the command of a process of this name, such as a namespace's."""
 
     def __enter__(self) -> "LocalFederation":
         """Writes the config."""
@@ -139,7 +139,7 @@ class LocalFederation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kills whoever is left."""
+        """Kills the remaining processes."""
         for child in self.children.values():
             child.kill()
 
@@ -161,7 +161,8 @@ class LocalFederation:
     def server(self, *options: str, wait: bool = True) -> Child:
         """Starts the server, the first time or again; waits until it listens."""
         child = self._child(
-            "server", ["-m", "fedserver", "run", str(self.path), "--lines", *options]
+            "server",
+            ["-m", "fedserver", "run", str(self.path), "--log", "json", *options],
         )
         said = len(child.lines())
         child.start()
@@ -181,7 +182,7 @@ class LocalFederation:
 
     @property
     def address(self) -> str:
-        """Where the server listens, as it said itself."""
+        """The address on which the server listens, by its own log."""
         said = [
             line["address"]
             for line in self.children["server"].lines()
@@ -202,7 +203,7 @@ class LocalFederation:
         return child
 
     def check(self) -> None:
-        """Raises RuntimeError if a process ended with an error; a kill is none."""
+        """Raises RuntimeError if a process ended with an error; a kill is no error."""
         for child in self.children.values():
             if child.process is not None and (child.process.poll() or 0) > 0:
                 raise RuntimeError(f"{child.name} failed:\n{child.tail()}")
@@ -222,18 +223,18 @@ class LocalFederation:
         )
 
     def events(self) -> list[dict[str, Any]]:
-        """What the server said, over all its lives."""
+        """Returns the server's JSON lines, over all its starts."""
         return self.children["server"].lines()
 
     def status(self) -> Any:
-        """The server's own account; None while it does not answer."""
+        """Returns the server's status; None while it does not answer."""
         done = self.command("fedserver", "status", self.address, "--json")
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     def wait_until(
         self, condition: Callable[[], bool], what: str, timeout: float = PATIENCE
     ) -> None:
-        """Looks again and again until something is so."""
+        """Checks a condition repeatedly until it holds."""
         wait_until(condition, what, timeout, self._tails)
 
     def _tails(self) -> str:
@@ -253,11 +254,12 @@ def wait_until(
     timeout: float = PATIENCE,
     told: Callable[[], str] = lambda: "",
 ) -> float:
-    """Looks again and again until something is so; returns the monotonic time then.
+    """Checks a condition repeatedly until it holds; returns the monotonic time then.
 
     Raises:
-        AssertionError: it is not so after ``timeout`` seconds; the message ends with
-            what ``told`` returns.
+        AssertionError: it does not hold after ``timeout`` seconds; the message ends
+            with
+            the result of ``told``.
     """
     deadline = time.monotonic() + timeout
     while not condition():
@@ -268,7 +270,7 @@ def wait_until(
 
 
 def free_port() -> int:
-    """A port to which a killed server can come back."""
+    """Returns a free port, to which a killed server can return."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

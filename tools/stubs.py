@@ -1,6 +1,6 @@
-"""Generates the gRPC stubs, or checks that those in the repository are fresh.
+"""Generates the gRPC stubs, or checks that those in the repository are up to date.
 
-With the oldest grpcio-tools that is supported: generated code refuses runtimes that
+It uses the oldest supported grpcio-tools, because generated code refuses runtimes that
 are older than itself.
 """
 
@@ -34,7 +34,7 @@ def generate(out: Path) -> None:
 
 
 def stale() -> list[str]:
-    """The stubs that differ from what the .proto file gives."""
+    """Returns the stubs that differ from the output for the .proto file."""
     with tempfile.TemporaryDirectory() as folder:
         generate(Path(folder))
         return [

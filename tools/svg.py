@@ -1,8 +1,8 @@
-"""SVG for pages: boxes, arrows, words and axes that suit light and dark ground.
+"""SVG pictures for pages: boxes, arrows, words and axes for light and dark backgrounds.
 
-A picture paints a ground of its own, so that it is readable on a page of any colour,
-and follows ``prefers-color-scheme``. Words are drawn in the reader's own font, so
-:func:`width_of` only estimates how long they are.
+A picture paints its own background, so that it is readable on a page of any colour, and
+follows ``prefers-color-scheme``. Words are drawn in the reader's own font, so
+:func:`width_of` only estimates their length.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from html import escape
 from typing import Literal, NamedTuple
 
 Anchor = Literal["start", "middle", "end"]
-SIZE = 14  # pixels of the usual words; pages show pictures at 700 pixels and more
+SIZE = 14  # pixels of normal text; pages show pictures at 700 pixels and more
 LINE = 19  # pixels from one line of words to the next
 _FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',sans-serif"
 _LIGHT = {
@@ -46,10 +46,10 @@ def document(width: float, height: float, title: str, parts: Iterable[str]) -> s
     """Returns a whole picture.
 
     Args:
-        width: in pixels; a page may show it larger or smaller.
-        height: likewise.
-        title: what a screen reader says of it.
-        parts: elements, the lowest first.
+        width: the width in pixels; a page may show it larger or smaller.
+        height: the height in pixels.
+        title: the description for screen readers.
+        parts: the elements, the lowest first.
     """
     size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
@@ -126,7 +126,7 @@ def arrow(start: Point, end: Point) -> str:
 
 
 def width_of(words: str, size: float = SIZE) -> float:
-    """Returns about how many pixels a line of words takes."""
+    """Returns an estimate of the width of a line of words, in pixels."""
     return sum(_share(letter) for letter in words) * size
 
 

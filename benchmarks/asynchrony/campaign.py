@@ -1,4 +1,4 @@
-"""All runs of a setting. What was run is kept in a file, and not run again."""
+"""All runs of a setting; a file keeps the finished ones, which are not run again."""
 
 import json
 import math

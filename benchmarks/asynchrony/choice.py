@@ -1,9 +1,9 @@
-"""``python -m benchmarks.asynchrony.choice``: the default rates, and others beside.
+"""``python -m benchmarks.asynchrony.choice``: the default rates beside others.
 
 The recipe ``latecomer`` without codecs, at the clients' default rate of .1, with other
 server rates, limits of its weights and powers of its averaging, in all settings of
-``python -m benchmarks.asynchrony`` and in smaller ones. Training images that are held
-out are evaluated: the rates are not chosen by what they are judged by.
+``python -m benchmarks.asynchrony`` and in smaller ones. The evaluation uses held-out
+training images, so that the rates are not chosen by the test images that judge them.
 """
 
 import argparse

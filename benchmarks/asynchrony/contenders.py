@@ -1,4 +1,4 @@
-"""Who is compared: the recipes as they are published, with two rates to tune."""
+"""The contenders: the recipes as they are published, with two rates to tune."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One simulation: what was measured, when, and how late updates were."""
+"""One simulation: its measurements over time, and the lateness of its updates."""
 
 import math
 import tempfile

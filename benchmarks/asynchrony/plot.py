@@ -1,4 +1,4 @@
-"""The curves of all settings as one SVG, readable on light and dark ground."""
+"""The curves of all settings as one SVG, readable on light and dark backgrounds."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

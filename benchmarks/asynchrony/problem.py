@@ -1,4 +1,4 @@
-"""What is learnt: data, who holds what, and the model."""
+"""The learning problem: data, the clients' parts of it, and the model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The tables: how soon each one is there, and how much sooner than the others."""
+"""The tables: each contender's time to the target, and its ratio to the others."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,7 +2,8 @@
 
 Both rates move on a lattice of factors of two, from the same start for all. The
 neighbours of the best point so far are tried, first on the axes, then on the diagonals,
-then two steps away. A run ends soon after it is later than the best one before it.
+then two steps away. A run ends soon after it has taken longer than the best one before
+it.
 """
 
 import math

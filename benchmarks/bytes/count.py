@@ -1,4 +1,4 @@
-"""What the proxy has counted, and what follows from it."""
+"""The counts of the proxy, and the figures that follow from them."""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Many clients in one process, each as ``fedclient join`` would run it.
 
-Every client has a thread, a state directory and a TCP connection of its own; they
-share the process and the data set, since a hundred processes do not fit here.
+Every client has a thread, a state directory and a TCP connection of its own; they share
+the process and the data set, because a hundred processes do not fit on this machine.
 """
 
 import argparse

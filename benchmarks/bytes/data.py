@@ -1,8 +1,8 @@
-"""The data sets, from a folder that the user points at, or that are there anyway.
+"""The data sets: from a folder that the user names, or from installed packages.
 
-Digits ship with the package, and texts with Python. fashion_mnist.npz holds x_train,
+Digits come with scikit-learn, and texts with Python. fashion_mnist.npz holds x_train,
 y_train, x_test, y_test; shoulder_smartwatch.npz holds windows x of six channels, their
-scale, y, and which of ten people each came from.
+scale, y, and the number of the person, one of ten, for each window.
 """
 
 import sysconfig

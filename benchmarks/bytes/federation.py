@@ -1,4 +1,4 @@
-"""One run: server, proxy and crowds, as processes; then the books are made up."""
+"""One run: server, proxy and crowds as processes, and the final accounts."""
 
 import shutil
 import sys

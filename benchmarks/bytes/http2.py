@@ -1,7 +1,7 @@
-"""What the bytes of a connection are: HTTP/2 frames, gRPC messages, payload in them.
+"""The parts of a connection's bytes: HTTP/2 frames, gRPC messages and payload.
 
-The proxy reads along to say where the bytes go; it changes none. Only as much of
-HPACK (RFC 7541) is followed as gives the name of a call; gRPC sends no Huffman codes.
+The proxy parses the bytes to attribute them; it changes none. It follows HPACK (RFC
+7541) only as far as the name of a call needs; gRPC sends no Huffman codes.
 """
 
 from collections import Counter, defaultdict, deque

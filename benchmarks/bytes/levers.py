@@ -1,15 +1,15 @@
-"""``python -m benchmarks.bytes.levers``: what else might save bytes, and did not.
+"""``python -m benchmarks.bytes.levers``: ideas for saving bytes that did not help.
 
 FedAvg with the perceptron of ``--task mlp_decay`` and an error memory on both sides, in
 a loop of this module: 100 clients, 10 a round, 300 rounds, ``semi_discrete`` with .08
-bits a value up and .01 down. A tenth of every client's rows is held out and evaluated:
-what is tried should not be chosen by the test images. Bytes are those of payloads; down
+bits a value up and .01 down. A tenth of every client's rows is held out and evaluated,
+so that nothing is chosen by the test images. Bytes are those of payloads; the download
 is the sum of all messages that a client missed.
 
-The levers: more bits for the second half of the rounds, or for the first, at as many
-bytes in all; averaging at the server (``schedule_free``); and differences (EF21 and
-FedVARP): a client sends what its update differs by from what the server holds of its
-earlier ones, and the server adds the mean of what it holds of all.
+The levers: more bits for the second half of the rounds, or for the first, with the same
+number of bytes in all; averaging at the server (``schedule_free``); and differences
+(EF21 and FedVARP): a client sends the difference between its update and the server's
+record of its earlier ones, and the server adds the mean of its records of all clients.
 """
 
 import argparse

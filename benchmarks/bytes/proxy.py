@@ -1,8 +1,8 @@
 """The proxy of the benchmark, a process of its own between clients and server.
 
-``python -m benchmarks.bytes.proxy HOST:PORT`` says where it listens, and then, for
-every line of its standard input, what has passed so far. With ``--cut .3`` that share
-of the uploads breaks: the connection is reset at a random byte of the payload.
+``python -m benchmarks.bytes.proxy HOST:PORT`` prints its address, and then, for every
+line of its standard input, the bytes so far. With ``--cut .3`` that share of the
+uploads breaks: the connection is reset at a random byte of the payload.
 """
 
 import argparse

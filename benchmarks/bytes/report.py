@@ -1,4 +1,4 @@
-"""The tables: accuracy against bytes, whether the claim holds, where bytes go."""
+"""The tables: accuracy against bytes, the claim's verdict, the parts of the bytes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

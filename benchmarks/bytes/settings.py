@@ -1,4 +1,4 @@
-"""What is compared: how updates and versions travel. The first one sets the measure."""
+"""The compared ways of sending updates and versions; the first is the reference."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is learnt, by whom, and how."""
+"""The learning tasks, with their clients and their settings of training."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,8 +1,8 @@
 """``python -m benchmarks.bytes.tune``: a task's learning rate, uncompressed.
 
 FedAvg is simulated with each rate; a tenth of every client's rows is held out and
-evaluated instead of the test set, so that the rate is not chosen by what it is judged
-by. Accuracy is the mean of the last ten versions, as in the runs.
+evaluated instead of the test set, so that the test set does not choose the rate that it
+judges. Accuracy is the mean of the last ten versions, as in the runs.
 """
 
 import argparse

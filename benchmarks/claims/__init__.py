@@ -1,5 +1,5 @@
 """The claims of papers and of this project, as experiments: one file a claim.
 
-``python -m benchmarks.claims`` runs all and exits with 1 if one fails;
-``python -m benchmarks.claims 5`` runs one. What came of them: docs/papers.md.
+``python -m benchmarks.claims`` runs all and exits with 1 if one fails; ``python -m
+benchmarks.claims 5`` runs one. The results are in docs/papers.md.
 """

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.claims``: runs the experiments and says what held."""
+"""``python -m benchmarks.claims``: runs the experiments and reports the results."""
 
 import argparse
 import json

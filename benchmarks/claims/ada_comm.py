@@ -3,8 +3,9 @@
 Wang, Joshi, "Adaptive Communication Strategies to Achieve the Best Error-Runtime
 Trade-off in Local-Update SGD", MLSys 2019, arXiv 1810.08313. Eight clients of the
 digits with two shards each, all in every round, on a virtual clock: a round takes 10 s
-of communication and 1.2 s a local step. AdaComm begins with 32 steps and looks at the
-loss every 120 s. Beside it are fixed numbers of steps; one step is synchronous SGD.
+of communication and 1.2 s a local step. AdaComm begins with 32 steps and checks the
+loss every 120 s. It is compared with fixed numbers of steps; one step is synchronous
+SGD.
 
 And in the asynchronous default recipe: 30 clients whose speeds are log-normal, with
 AdaComm and I-Prof beside the usual 20 steps and fewer.

@@ -7,12 +7,12 @@ the rest. An update is one gradient of 20 images on a model that is τ versions 
 times λ and the learning rate; 1,500 updates. τ is synthetic as in the authors'
 code: round(max(0, N(6, 2))) with τ_thres 12, or N(12, 4) with τ_thres 24.
 
-The weights are those of :mod:`fedcore.staleness`. τ_thres is given in this
-experiment, so its rows feed the percentile window with that number instead of each
-τ. In rows that say "estimated" the policy finds it by itself, as it ships but for
-the percentile that is named. "DynSGD + boost" is AdaSGD whose bootstrap never ends.
-"Published labels" counts past labels once each (``global_labels: unweighted``);
-all other rows with boost weigh them, as we do.
+The weights are those of :mod:`fedcore.staleness`. τ_thres is given in this experiment,
+so its rows feed the percentile window with that number instead of each τ. In rows that
+say "estimated" the policy estimates τ_thres itself, with its default settings except
+for the named percentile. "DynSGD + boost" is AdaSGD whose bootstrap never ends.
+"Published labels" counts past labels once each (``global_labels: unweighted``); all
+other rows with boost weigh them, as we do.
 """
 
 from collections.abc import Callable

@@ -4,9 +4,9 @@ Tang, Lian, Yu, Zhang, Liu, "DoubleSqueeze", ICML 2019, arXiv 1905.05957; Gao, X
 Huang, AAAI 2021, doi 10.1609/aaai.v35i9.16920. Here the server's memory is the gap
 W - X of two models, so that it holds under partial participation as well.
 
-dirichlet(50, .3), 10 clients a round, 5 local steps, B 16, lr .1, 300 rounds: two
-mixed pairs of compressors with all seeds, and every registered contraction in both
-directions with two. Whether a codec needs its memories is for the numbers to say.
+dirichlet(50, .3), 10 clients a round, 5 local steps, B 16, lr .1, 300 rounds: two mixed
+pairs of compressors with all seeds, and every registered contraction in both directions
+with two. The numbers show which codecs need their memories.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Claim 13: codes make the answers of some workers enough, exactly and sooner.
+"""Claim 13: with codes, the answers of some workers suffice, exactly and sooner.
 
 Tandon, Lei, Dimakis, Karampatziakis, "Gradient Coding", ICML 2017, arXiv 1612.03301:
 the sum of gradients of up to 8 workers, for every number and every set of stragglers.
@@ -6,8 +6,8 @@ Lee, Lam, Pedarsani, Papailiopoulos, Ramchandran, "Speeding Up Distributed Machi
 Learning Using Codes", IEEE TIT 2018, arXiv 1512.02673: the time of MDS-coded products
 with exponential delays, and a coded shuffle of real bytes.
 
-Beside them are worker processes of one client as ``fedclient join --workers`` starts
-them: one of six is late in every step, or is killed.
+The experiment also runs worker processes of one client, as ``fedclient join --workers``
+starts them: one of six is late in every step, or is killed.
 """
 
 import os

@@ -1,11 +1,11 @@
-"""Claim 4: whatever a client missed, it catches up to the server's very bytes.
+"""Claim 4: a client that missed messages catches up to the server's very bytes.
 
 This project's claim (docs/protocol.md): error memories in both directions need one
-common reference, and float addition is not associative. 20 clients of which some
-are hardly ever there, four a version, real float32 training; what a client missed
-comes as a replay, as values to overwrite, or as the full model, whichever is
-smallest. After each catch-up all bytes are compared. The same with every registered
-contraction on the downlink, in shorter runs with two seeds.
+common reference, and float addition is not associative. 20 clients, some of which are
+rarely present, four a version, real float32 training. A client gets the missed messages
+as a replay, as values to overwrite, or as the full model, whichever is smallest. After
+each catch-up all bytes are compared. The same with every registered contraction on the
+downlink, in shorter runs with two seeds.
 
 The negative control sends one summed delta instead of the messages of 50 versions,
 summed in float32 and in float64.

@@ -5,7 +5,7 @@ arXiv 2007.03298. Sixteen workers with equal parts of the digits, or with two sh
 each; every round each takes one step on 16 images, and averages its model with those of
 its group. Real coordinator, real participants, uncompressed. Full averaging is one
 group; four groups are drawn anew each round, are the rows and columns of a square in
-turn, or stay as they are (the negative control).
+turn, or stay the same (the negative control).
 
 All messages of a server pass one link, so time is that of a model in which workers send
 to each other: Qi, Sparks, Talwalkar, "Paleo", ICLR 2017, with n the size of a group, S

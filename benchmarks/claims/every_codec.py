@@ -1,8 +1,8 @@
 """Every registered compressor that an error memory accepts, and its settings here.
 
-The list is the registry's, so that a new method joins by itself, with its example in
-both directions unless it is named below. Settings are harsh: fewer values, fewer bits,
-lower rank than one would choose, since a memory has something to do there only.
+The list comes from the registry, so that a new method joins by itself, with its example
+in both directions unless it is named below. The settings are harsh (fewer values, fewer
+bits, lower rank than usual), because a memory only matters there.
 """
 
 from typing import NamedTuple

@@ -2,15 +2,15 @@
 
 This project's claim (docs/protocol.md). shards(20, 2), 8 clients a round, 5 local
 steps, B 16, lr .1, 300 rounds. Clients with more than 40 % of their images in the
-classes 0, 1 and 2 lose each upload with probability .8. The wrong variants commit
-the residual when they send (so that a lost message is lost for good), or throw the
-round away. Ours keeps the message until the server has decided: sent again when the
-client next takes part, it is too late for its round, is rejected, and is folded back
-into the memory.
+classes 0, 1 and 2 lose each upload with probability .8. The wrong variants commit the
+residual when they send (so that a lost message is lost for good), or discard the round.
+Ours keeps the message until the server has decided: the client sends it again when it
+next takes part; it is then too late for its round, is rejected, and is folded back into
+the memory.
 
 "Recall" is the mean recall of the classes 0, 1 and 2. Uncompressed with fold-back is
 ``error_feedback`` around ``identity``: the memory holds lost messages only. A control
-is a server that still accepts what comes late, as asynchronous recipes do. And every
+is a server that still accepts late messages, as asynchronous recipes do. And every
 registered contraction as the uplink, for 100 rounds and with three seeds.
 """
 

@@ -1,12 +1,11 @@
-"""Claim 10: Fed-Influence estimates what leaving a client out would change.
+"""Claim 10: Fed-Influence estimates how a model would change without one client.
 
 Xue, Niu, Zheng, Tang, Lyu, Wu, Chen, "Toward Understanding the Influence of Individual
 Clients in Federated Learning", AAAI 2021, arXiv 2012.10936. Twenty clients of the
 digits by a Dirichlet distribution of .5, five in each of 100 rounds, two local steps of
-16 samples at a rate of .3. The truth is a run without the client, with the batches and
-cohorts of the others as they were. Beside the estimator stand wrong ones, a client
-whose labels are flipped (y becomes 9 - y), and a run without the lowest 30 % of the
-clients.
+16 samples at a rate of .3. The truth is a run without the client, with the same batches
+and cohorts of the others. The estimator is compared with wrong ones, a client whose
+labels are flipped (y becomes 9 - y), and a run without the lowest 30 % of the clients.
 """
 
 import math

@@ -4,7 +4,7 @@ Wang, Liang, Joshi, "Overlap Local-SGD: An Algorithmic Approach to Hide Communic
 Delays in Distributed SGD", ICASSP 2020, arXiv 2002.09539. The real simulator runs the
 recipe against synchronous local SGD: 8 workers with an eighth of the images each; a
 step takes 1 + Exp(.2) seconds, and a message, its verdict and a new model take 10
-together. What is measured is the virtual time until the mean loss over all training
+together. The experiment measures the virtual time until the mean loss over all training
 images is .05.
 """
 

@@ -1,15 +1,16 @@
-"""Claim 7: I-Prof gives devices tasks of the time that was asked for.
+"""Claim 7: I-Prof gives devices tasks of the requested duration.
 
 Damaskinos et al., "FLeet", Middleware 2020, arXiv 2006.07273. Twenty simulated devices,
 each of a model of its own, whose slopes are log-normal around 10 ms a sample (σ = .5).
 Their frequency and memory follow the slope with noise (σ = .2), their temperature and
-free memory say nothing, and each task takes 5 % more or less by chance. Twenty others
-have done three tasks each before. What counts is how far the fourth task of each device
-is from the objective of 3 s. Without regressions of device models only the least
-squares over all devices predict, as they do before a device's first task.
+free memory are not related to it, and each task takes 5 % more or less by chance.
+Twenty others have done three tasks each before. The measure is the distance of the
+fourth task of each device from the objective of 3 s. Without regressions of device
+models, only the least squares over all devices predict, as they do before a device's
+first task.
 
-Beside it four real client processes, which take 1 to 8 ms a sample, learn with a real
-server by their own clocks; tasks are of 4 samples a step.
+In addition, four real client processes, which take 1 to 8 ms a sample, learn with a
+real server by their own clocks; tasks are of 4 samples a step.
 """
 
 import tempfile

@@ -1,4 +1,4 @@
-"""Claim 8: how much staleness costs depends on the optimiser and on the depth.
+"""Claim 8: the cost of staleness depends on the optimiser and on the depth.
 
 Dai, Zhou, Dong, Zhang, Xing, "Toward Understanding the Impact of Staleness in
 Distributed Machine Learning", ICLR 2019, arXiv 1810.03264, §3. P = 8 workers with a
@@ -6,9 +6,9 @@ copy of the model and an optimiser state each; every update reaches every copy a
 delay of 0 to s iterations (:mod:`fedstudies.staleness.training`, which is that of
 ``fedsim staleness``). The slowdown is the number of iterations to 92 % of test
 accuracy, divided by that for s = 0 with the same seed. The network of the optimisers
-has one hidden layer of 32; the depths are of SGD. The answer for the optimisers depends
-on how the weights begin, so both are shown: as PyTorch draws them, and by He's
-initialisation; the depths begin with the latter.
+has one hidden layer of 32; the depths are tested with SGD. The answer for the
+optimisers depends on the initial weights, so both are shown: PyTorch's default, and
+He's initialisation; the depths begin with the latter.
 """
 
 from functools import cache

@@ -1,8 +1,8 @@
 """Softmax regression on the digits; one of a silo's workers is late in every step.
 
-Computing is imitated by sleeping, so that more workers than cores do not disturb one
-another. The first process that makes the file ``late`` in the folder ``args[folder]``
-is the late one.
+The workers sleep instead of computing, so that more workers than cores do not disturb
+one another. The first process that creates the file ``late`` in the folder
+``args[folder]`` is the late one.
 """
 
 import os

@@ -4,12 +4,13 @@ Gao, Xu, Huang, "On the Convergence of Communication-Efficient Local SGD for Fed
 Learning", AAAI 2021, doi 10.1609/aaai.v35i9.16920: with compression and a memory in
 both directions, local SGD gains as much from K workers as in full precision. All
 workers take part in every round, p = 5 local steps, IID and dirichlet(.3) parts, plain
-and with local heavy-ball whose buffer stays with the worker. Counted are rounds until
-the loss of the public model on the test images is .2, and bytes up and down until then.
+and with local heavy-ball whose buffer stays with the worker. The experiment counts the
+rounds until the loss of the public model on the test images is .2, and the bytes up and
+down until then.
 
-More workers help where gradients are noisy and the learning rate uses it. So a step
-sees one image (with 16 all K need the same rounds), and each K has the learning rate
-that is best for full precision; compression has to make do with the same.
+More workers help where gradients are noisy and the learning rate uses it. A step
+therefore sees one image (with 16 all K need the same rounds), and each K has the
+learning rate that is best for full precision; the compressed runs use the same rate.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Federations that lose uploads, and what clients then do, right and wrong."""
+"""Federations that lose uploads, with right and wrong reactions of the clients."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Claim 24: batch normalisation where clients differ, and what becomes of its buffers.
+"""Claim 24: batch normalisation and its buffers where clients differ.
 
 Hsieh, Phanishayee, Mutlu, Gibbons, "The Non-IID Data Quagmire of Decentralized Machine
 Learning", ICML 2020, section 5: BatchNorm fails where clients have other classes, and

@@ -1,12 +1,12 @@
-"""Claim 27: cohorts of clients that promise most are sooner at an accuracy.
+"""Claim 27: cohorts of the most promising clients reach an accuracy sooner.
 
 Lai, Zhu, Madhyastha, Chowdhury, "Oort: Efficient Federated Learning via Guided
-Participant Selection", OSDI 2021: 1.2 to 14.1 times as soon, and 1.3 to 9.8 % more
+Participant Selection", OSDI 2021: 1.2 to 14.1 times faster, and 1.3 to 9.8 % more
 accurate, than a random choice. Sixty clients of the digits with unequal labels and
 amounts of data (Dirichlet .3) and log-normal speeds; one local epoch, so that a client
-with many samples takes long; versions of 6 updates. Beside Oort are its two halves: the
-utility of the data alone, and the speed alone. The speed alone, with no regard for
-what a client's data can teach, is the negative control.
+with many samples takes long; versions of 6 updates. Oort is compared with its two
+halves: the utility of the data alone, and the speed alone. The speed alone, which
+ignores how useful a client's data are, is the negative control.
 """
 
 import tempfile

@@ -2,10 +2,10 @@
 
 Zhou, Gao, "Distributed Framework for Accelerating Training of Deep Learning Models
 through Prioritization", IC2E 2021. The digits network in torch, all training images at
-one place, B 16; steps until the loss of all training images is .03, looked at every 5
-steps, and the accuracy on the test images at that moment. Seeds vary version 0 and what
-is drawn. That the framework scales with its workers is a statement on the speed of a
-cluster, and is not tried.
+one place, B 16; steps until the loss of all training images is .03, checked every 5
+steps, and the accuracy on the test images at that moment. Seeds vary version 0 and the
+random draws. The paper's claim that the framework scales with its workers concerns the
+speed of a cluster, and is not tested.
 
 Controls: samples drawn independently, all with the same chance (ρ = 1); and, at one
 model, how far the mean of many sampled gradients is from the gradient of all images.

@@ -1,11 +1,11 @@
-"""Claim 18: labels that only a late client has are learnt with the default recipe.
+"""Claim 18: the default recipe learns labels that only a late client has.
 
-Twelve clients of the digits, of which one alone holds all zeros and takes many times as
-long for its 20 local steps as the others; the recipe ``latecomer`` as it is, codecs
-included, for 240 versions on a virtual clock, and without one of its parts. Weights
-that look at the staleness alone dampen the zeros away; a boost of rare labels keeps
-them. AdaSGD has such a boost as well (Damaskinos et al., "FLeet", Middleware 2020),
-over an exponential.
+Twelve clients of the digits. One of them alone holds all zeros and takes many times as
+long for its 20 local steps as the others. The recipe ``latecomer`` runs unchanged,
+codecs included, for 240 versions on a virtual clock, and without one of its parts.
+Weights that depend only on the staleness dampen the zeros away; a boost of rare labels
+keeps them. AdaSGD has such a boost as well (Damaskinos et al., "FLeet", Middleware
+2020), over an exponential.
 """
 
 import tempfile

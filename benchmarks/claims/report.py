@@ -1,4 +1,4 @@
-"""What an experiment hands back: tables, and checks that pass or fail."""
+"""The result of an experiment: tables, and checks that pass or fail."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

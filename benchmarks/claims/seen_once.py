@@ -1,14 +1,14 @@
 """Claim 17: clients that come once want an unbiased quantiser, not a memory.
 
-An error memory pays what a message left out with the client's next message, and here
-there is none: 10 new clients a round, each of which takes part once, with 16 images of
-a mixture of classes drawn from Dirichlet(.3). (An image may be with several clients,
-since there are fewer images than places.) 5 local steps, lr .1, the downlink is
-sign_l1 with the server's memory, which needs no client to return. Biased compressors
-without a memory and with one, against unbiased ones (Alistarh et al., "QSGD", NeurIPS
-2017), whose errors cancel in the mean over a cohort; all else is the same. CAFe (Ortega
-et al., arXiv 2412.04538), which compresses the difference to the last aggregate, was
-not tried.
+With an error memory, the next message of a client repays what the last one left out.
+Here there is no next message: 10 new clients a round, each of which takes part once,
+with 16 images of a mixture of classes drawn from Dirichlet(.3). (An image may belong to
+several clients, because there are fewer images than places.) 5 local steps, lr .1, the
+downlink is sign_l1 with the server's memory, which needs no client to return. Biased
+compressors without a memory and with one are compared with unbiased ones (Alistarh et
+al., "QSGD", NeurIPS 2017), whose errors cancel in the mean over a cohort; all else is
+the same. CAFe (Ortega et al., arXiv 2412.04538), which compresses the difference to the
+last aggregate, was not tried.
 """
 
 from typing import NamedTuple

@@ -2,10 +2,10 @@
 
 Data: the 1,797 real 8x8 images of scikit-learn's ``load_digits``, a stratified split
 of 75 to 25 per cent by its ``train_test_split``, pixels over 16, the training mean
-subtracted; the same split for every seed. Seeds vary the partition, version 0,
-batches, cohorts and losses. Arithmetic is float32, as on every client. Accuracy, loss
-and recall are those of the public model W on the test images. Columns named "before"
-are what was measured on such a split before this project was written.
+subtracted; the same split for every seed. Seeds vary the partition, version 0, batches,
+cohorts and losses. Arithmetic is float32, as on every client. Accuracy, loss and recall
+are those of the public model W on the test images. Columns named "before" hold
+measurements on such a split from before this project was written.
 """
 
 from functools import cache

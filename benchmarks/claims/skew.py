@@ -1,12 +1,12 @@
 """Claim 21: clients find by themselves how much their data make them exchange.
 
 Hsieh, Phanishayee, Mutlu, Gibbons, "The Non-IID Data Quagmire of Decentralized Machine
-Learning", ICML 2020: SkewScout communicates little where sites' data are alike, and
+Learning", ICML 2020: SkewScout communicates little where sites' data are similar, and
 much where they differ, and keeps the accuracy. Five sites of the digits; a share of the
-images (the skew) is dealt out by label, two classes a site, and the rest at random.
+images (the skew) is divided by label, two classes a site, and the rest at random.
 Rounds of 5 local steps on the sites' own copies of the model. θ is the threshold T of
-Gaia's filter, .02 to 1: fixed, or as the controller ``skew_scout`` finds on about 200
-of a site's training images every fifth round.
+Gaia's filter, .02 to 1. It is fixed, or the controller ``skew_scout`` chooses it every
+fifth round on about 200 of a site's training images.
 """
 
 import tempfile

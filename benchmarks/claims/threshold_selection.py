@@ -3,11 +3,11 @@
 Shi, Chu, Cheung, See, "Understanding Top-k Sparsification in Distributed Deep
 Learning", arXiv 1911.08772, §4: a threshold from mean and deviation instead of a
 selection. Counts are those of real messages, which hold 1 to 4k/3 values. Times are of
-one thread on the same array, in turn, for Laplace and Gaussian values: the whole
-encoding of ours against nothing but the selection of the others,
-``argpartition(abs(x), -k)`` and ``topk(abs(x), k)``. Our own top_k is reported beside
-them; it is exact, but looks for its threshold in a sample first. What Gaussian-k costs
-in accuracy is in the table of claim 2.
+one thread on the same array, in turn, for Laplace and Gaussian values: our whole
+encoding against only the selection of the others, ``argpartition(abs(x), -k)`` and
+``topk(abs(x), k)``. Our own top_k is reported beside them; it is exact, but looks for
+its threshold in a sample first. The table of claim 2 shows the cost of Gaussian-k in
+accuracy.
 """
 
 import time

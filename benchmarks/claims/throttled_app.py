@@ -1,4 +1,4 @@
-"""Softmax regression on the digits, on a device that takes ``ms`` a sample."""
+"""Softmax regression on the digits, on a device that takes ``ms`` for each sample."""
 
 import time
 from typing import Any

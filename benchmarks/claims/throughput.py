@@ -5,8 +5,8 @@ ICPE 2020, arXiv 1911.04650. A real server stands behind a link of 8 Mbit/s up a
 Mbit/s down that all connections share. One real client records its phases; from them
 the throughput of 2, 4 and 8 clients is predicted, with versions of two updates and in
 rounds of all clients, and compared with as many real processes. A task computes on 200
-kB of weights and then rests until a drawn time is over (--pace), since this machine
-cannot train eight models side by side: the rest stands for the device of another
+kB of weights and then rests until a random time is over (--pace), because this machine
+cannot train eight models at the same time: the rest stands for the work of another
 machine.
 
 Negative controls: W times the throughput of one client, and links that are not shared.
@@ -229,7 +229,7 @@ def measured(
                 times = rng.gamma(SHAPE, mean / SHAPE, 200)
                 pace = Path(folder) / f"pace-{index}"
                 pace.write_text("".join(f"{seconds:.4f}\n" for seconds in times))
-                more = ["--trace", str(trace)] if trace else []
+                more = ["--phases", str(trace)] if trace else []
                 real.client(
                     index, workers, "--pace", str(pace), *more, host=link.address
                 )

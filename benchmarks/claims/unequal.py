@@ -1,11 +1,11 @@
-"""Claims 23 and 26: clients that work less than others, or are seldom there.
+"""Claims 23 and 26: clients that do less work, or take part less often, than others.
 
 Twenty clients hold two shards of the digits each. Clients with more than 40 % of their
 images in the classes 0, 1 and 2 are the rare ones: they complete 1 of 5 local epochs,
 or they seldom take part. Real coordinator, real participants, uncompressed. "Loss" is
-that of all training images, the objective in which every image counts alike; recall is
-that of the classes 0 to 2 on the test images. The experiment draws who takes part, the
-same for every row.
+that of all training images, the objective in which every image has the same weight;
+recall is that of the classes 0 to 2 on the test images. The experiment draws the
+cohorts, which are the same for every row.
 
 Claim 23: Ruan, Zhang, Liang, Joe-Wong, AISTATS 2021: scheme C removes the bias of
 unequal work, B does not. Claim 26: FedNova (Wang et al., NeurIPS 2020) removes the

@@ -1,12 +1,12 @@
-"""Claim 20: sites that send significant changes only are sooner done over slow links.
+"""Claim 20: sites that send only significant changes finish sooner over slow links.
 
 Hsieh et al., "Gaia: Geo-Distributed Machine Learning Approaching LAN Speeds", NSDI
-2017: 1.8 to 53.5 times as fast as systems that exchange all changes over wide-area
+2017: 1.8 to 53.5 times faster than systems that exchange all changes over wide-area
 links. Three simulated sites with a third of the digits each, drawn at random, train the
-recipe ``gaia`` on a virtual clock, one step of 0.1 s at a time over links of about
-0.05 Mbit/s (log-normal, sigma 0.5). A model takes 1.5 s there, so exchanging all of it
-takes some 30 times as long as computing; in the paper wide-area links slow such systems
-down up to 53.7 times.
+recipe ``gaia`` on a virtual clock, one step of 0.1 s at a time over links of about 0.05
+Mbit/s (log-normal, sigma 0.5). A model takes 1.5 s there, so exchanging all of it takes
+some 30 times as long as computing; in the paper wide-area links slow such systems down
+up to 53.7 times.
 
 Bytes are those of messages in both directions until the public model first reaches the
 target.

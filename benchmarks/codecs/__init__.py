@@ -1,1 +1,1 @@
-"""What compressing an update costs and saves, in bytes, error and time."""
+"""The cost and the savings of compressing an update, in bytes, error and time."""

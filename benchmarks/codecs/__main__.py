@@ -1,8 +1,8 @@
 """``python -m benchmarks.codecs``: bytes, error and speed of every compressor.
 
-Times are in passes: additions in place of the same vector, measured in turn with the
-codec, as processor time of one core. The child process that measures has one thread
-for arithmetic.
+Times are in passes. One pass is an addition to the same vector in place; passes and
+codec are measured in turn, as processor time of one core. The child process that
+measures uses one thread for arithmetic.
 """
 
 import argparse

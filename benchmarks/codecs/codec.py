@@ -1,4 +1,4 @@
-"""A codec as the benchmark sees it, ours or a peer's, and what is measured of it."""
+"""A codec as the benchmark sees it, ours or a peer's, and its measurements."""
 
 import time
 from collections.abc import Callable

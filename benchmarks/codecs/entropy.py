@@ -1,8 +1,9 @@
-"""``python -m benchmarks.codecs.entropy``: what an entropy coder saves of real updates.
+"""``python -m benchmarks.codecs.entropy``: savings of entropy coders on real updates.
 
-A small federation with label skew trains a perceptron once for each codec; its last
-messages, of clients with their error memories and of the server, are packed as they are
-and deflated, and beside that given to other coders. Times are in passes of 10⁷ values.
+A small federation with label skew trains a perceptron once for each codec. Its last
+messages, of clients with their error memories and of the server, are packed and
+deflated as usual, and given to other coders for comparison. Times are in passes of 10⁷
+values.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A small federation whose messages are looked at: real updates and memories."""
+"""A small federation that provides real updates and memories."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

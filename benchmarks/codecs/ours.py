@@ -1,4 +1,4 @@
-"""Every compressor of ours, with the settings that one would take."""
+"""Every compressor of ours, with the settings that a user would choose."""
 
 import numpy as np
 

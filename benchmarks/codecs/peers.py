@@ -1,8 +1,8 @@
-"""What others do to a vector of float32 numbers, if they are installed.
+"""Compression of float32 vectors by other libraries, if they are installed.
 
 torch's hooks compress gradients for DistributedDataParallel; their arithmetic is
 repeated here without the processes around it. The general compressors get the raw
-floats. None of them is needed by the project.
+floats. The project needs none of these libraries.
 """
 
 import math

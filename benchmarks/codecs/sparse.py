@@ -1,4 +1,4 @@
-"""What selecting costs beside peers, and what adding a sparse message depends on."""
+"""The cost of selection beside peers, and the cost of adding sparse messages."""
 
 from collections.abc import Sequence
 

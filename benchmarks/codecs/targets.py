@@ -1,4 +1,4 @@
-"""What the codecs are to reach, and whether they do."""
+"""The targets of the codecs, and whether they reach them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,8 +1,9 @@
-"""``python -m benchmarks.codecs.updates``: what codecs hold of real updates.
+"""``python -m benchmarks.codecs.updates``: the shares of real updates that codecs keep.
 
 A small federation with label skew trains a perceptron once for each codec, with error
-memories on both sides. Of its last messages: their bytes, and the share of the squared
-norm that they hold, of u, an update and the memory, or of the gap W - X.
+memories on both sides. The benchmark reports the bytes of its last messages, and the
+share of the squared norm that they keep: of u, the sum of update and memory, or of the
+gap W - X.
 """
 
 import argparse

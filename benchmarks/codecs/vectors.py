@@ -1,4 +1,4 @@
-"""Update vectors to compress: of known shapes, and the same in every run."""
+"""Update vectors for compression, of known shapes, and the same in every run."""
 
 from collections.abc import Callable
 

@@ -1,1 +1,1 @@
-"""Real federations of processes against their simulations."""
+"""Real federations of processes, compared with their simulations."""

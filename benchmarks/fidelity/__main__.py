@@ -1,4 +1,4 @@
-"""``python -m benchmarks.fidelity``: what simulations predict of real federations.
+"""``python -m benchmarks.fidelity``: predictions of real federations by simulations.
 
 A federation is run by processes on this machine: a server, an evaluator and clients,
 which sleep as slow devices would. Then it is simulated, from all of its journal and

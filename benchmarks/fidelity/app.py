@@ -1,4 +1,4 @@
-"""Handwritten digits, the classes shared out unevenly."""
+"""Handwritten digits, with the classes divided unevenly."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What was predicted against what was measured."""
+"""The comparison of predictions and measurements."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""How far two samples are from each other."""
+"""The distance between two samples."""
 
 import math
 from typing import NamedTuple

@@ -1,11 +1,11 @@
-"""A real federation on this machine that plays the population of the config.
+"""A real federation on this machine that imitates the population of the config.
 
-A server and its clients are processes, as a user starts them. How slow clients are,
-and when they are there, is what the section ``simulate`` says: a client makes each task
-last as long as the device of its number needs, by sleeping after it has computed, so
-that clients that share a few cores do not slow each other down; it sends nothing of a
-task in which the device drops out; and it is killed when the device goes, and started
-again when it comes. Links are those of this machine.
+A server and its clients are processes, as a user starts them. The section ``simulate``
+sets the speed and the availability of clients: a client makes each task last as long as
+the device of its number needs, by sleeping after it has computed, so that clients that
+share a few cores do not slow each other down; it sends no update of a task in which the
+device drops out; and it is killed when the device goes, and started again when it
+comes. Links are those of this machine.
 """
 
 import time
@@ -128,7 +128,7 @@ def _serving(config: FederationConfig, place: Path, folder: Path) -> Iterator[Pr
     settings["app"] = _absolute(str(config.app), place)
     path = folder / CONFIG
     path.write_text(yaml.safe_dump(settings, sort_keys=False))
-    words = ["fedserver", "run", str(path), "--lines"]
+    words = ["fedserver", "run", str(path), "--log", "json"]
     server = Process(words, place, folder / "server.log")
     server.start()
     try:

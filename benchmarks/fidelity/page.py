@@ -1,4 +1,4 @@
-"""Predicted against measured as one self-contained page, and as a table."""
+"""The comparison of predictions and measurements as one HTML page, and as a table."""
 
 import math
 from collections.abc import Iterator

@@ -1,11 +1,11 @@
-"""Simulates a run that has been: from its journal, or from its beginning alone.
+"""Simulates a past run: from its journal, or from its beginning alone.
 
-**Replayed**: every client takes for its k-th task as long as it did, and is there when
-it was there. Nothing is left to chance, and what is tested is the simulator.
-**Calibrated**: only what happened in the first part is known, as to an operator after a
-short pilot. The tasks of that part are played again and again, and clients come and go
-on exponential stretches with the means that were seen. **In the same order**: who
-delivered when is taken from the journal, and the models are computed anew, bit for bit.
+**Replayed**: every client takes for its k-th task as long as in the run, and is
+available at the same times. Nothing is left to chance, so this tests the simulator.
+**Calibrated**: only the first part of the run is known, as to an operator after a short
+pilot. The tasks of that part are repeated again and again, and clients come and go on
+exponential stretches with the observed means. **In the same order**: the order of
+deliveries is taken from the journal, and the models are computed anew, bit for bit.
 """
 
 import math

@@ -1,8 +1,8 @@
 """A run, real or simulated, in the numbers by which they are compared.
 
-Time counts from the first task that was given out, since how long processes take to
-come up is nothing that a simulation claims to know, and ends with the run: what still
-arrives after that is refused, and counts nowhere.
+Time counts from the first task that was given out, because a simulation does not
+predict how long processes take to start, and ends with the run: later arrivals are
+refused and not counted.
 """
 
 from collections.abc import Iterator

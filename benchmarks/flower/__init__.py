@@ -1,1 +1,1 @@
-"""One Flower app, run by Flower and run by us."""
+"""One Flower app, run by Flower and by this project."""

@@ -1,7 +1,7 @@
 """The same app deployed: Flower's SuperLink and SuperNodes, then our processes.
 
-All are real processes on this machine, each with its own interpreter. One way runs
-after the other; so all of them see the same machine, though not the same minute.
+All are real processes on this machine, each with its own interpreter. One deployment
+runs after the other, so both use the same machine, though not in the same minute.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What both deployments of an app have in common, and how they are compared."""
+"""The common parts of both deployments of an app, and their comparison."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The tables of docs/flower.md, as they follow from the results."""
+"""The tables of docs/flower.md, made from the results."""
 
 import json
 from collections.abc import Sequence

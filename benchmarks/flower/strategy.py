@@ -1,9 +1,9 @@
 """``python -m benchmarks.flower.strategy``: our strategy beside FedAvg inside Flower.
 
-Each way is the app ``examples/flower/with-latecomer``: real messages of Flower and
-real ClientApps, in one process, on a Grid with a virtual clock. A node's task takes a
-second, and one node's ten. So updates a second are those of the schedule, and bytes
-are those of the records in the messages; both are the same on any machine.
+Each way is the app ``examples/flower/with-latecomer``: real messages of Flower and real
+ClientApps, in one process, on a Grid with a virtual clock. A node's task takes a
+second, and one node's ten. The updates a second therefore follow from the schedule, and
+the bytes from the records in the messages; both are the same on any machine.
 """
 
 import logging

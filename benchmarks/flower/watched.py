@@ -1,4 +1,4 @@
-"""How much memory a process and all that it started hold, by the kind of process."""
+"""The memory of a process and of all its descendants, by the kind of process."""
 
 import threading
 from collections import Counter, defaultdict

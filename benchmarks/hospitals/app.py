@@ -1,4 +1,4 @@
-"""Handwritten digits at eight hospitals: two classes are at the late site alone."""
+"""Handwritten digits at eight hospitals; only the late site has two of the classes."""
 
 from typing import Any
 

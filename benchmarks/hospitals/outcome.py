@@ -1,4 +1,4 @@
-"""What came of a drill: versions, shares, accuracy, and the late site's classes."""
+"""The result of a drill: versions, shares, accuracy, and the late site's classes."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""What happens to eight hospitals, and when; in minutes.
+"""The events of a drill of eight hospitals, with their times in minutes.
 
-A schedule depends on its seed and its length alone, so all ways of making versions
-go through the same one.
+A schedule depends only on its seed and its length, so all rules for making versions go
+through the same events.
 """
 
 from typing import Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""Three rules of when a version is made, each as a user would write it."""
+"""Three rules for making a version, each as a user would write it."""
 
 from pathlib import Path
 from typing import Any

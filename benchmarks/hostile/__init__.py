@@ -1,1 +1,1 @@
-"""What one hostile peer does to a loaded server, and to the honest clients on it."""
+"""The effect of one hostile peer on a loaded server and on its honest clients."""

@@ -1,7 +1,7 @@
 """``python -m benchmarks.hostile``: one hostile peer against eight honest clients.
 
-Server, honest clients and peer are processes of their own. Windows without and with
-the attack alternate; ``--before FOLDER`` attacks an older state of the sources too, in
+Server, honest clients and peer are processes of their own. Windows without and with the
+attack alternate. ``--before FOLDER`` also attacks an older state of the sources, in
 turn with this one; with it, ``speed`` compares the two without any attack.
 """
 

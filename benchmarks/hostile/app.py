@@ -1,4 +1,4 @@
-"""The workload of the honest clients: the smallest update that is a real one."""
+"""The workload of the honest clients: the smallest realistic update."""
 
 import os
 

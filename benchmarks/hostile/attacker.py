@@ -1,4 +1,4 @@
-"""What attacks are made with: connections, an identity, and a count of the answers."""
+"""The means of attacks: connections, an identity, and a count of the answers."""
 
 import argparse
 import itertools
@@ -12,9 +12,9 @@ from typing import Any
 
 import grpc
 import numpy as np
-from fedwire.connect import Address, parse_address
+from fedwire.connect import SERVICE, Address, parse_address
 from fedwire.frames import read_reply
-from fedwire.service import SERVICE, Stub
+from fedwire.service import Stub
 from fedwire.v1 import federation_pb2 as pb
 
 from benchmarks.hostile.http2 import Raw, trusting

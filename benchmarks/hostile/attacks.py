@@ -1,4 +1,4 @@
-"""What a hostile peer does, each until it is told that it is over."""
+"""The attacks of a hostile peer, each of which runs until it is stopped."""
 
 import json
 import os

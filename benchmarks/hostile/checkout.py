@@ -1,7 +1,7 @@
-"""A tree of this project's sources, by which servers and clients are started.
+"""A tree of this project's sources, from which servers and clients are started.
 
-The tree may be that of an older state, for figures before and after a change: then
-these benchmarks run on its packages.
+The tree may be an older state, for figures before and after a change. These benchmarks
+then run on its packages.
 """
 
 import os

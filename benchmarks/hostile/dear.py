@@ -1,7 +1,7 @@
-"""Small messages that cost much: what each format can be made to do by few bytes.
+"""Small messages with a high cost: the worst case of each format for a few bytes.
 
-Long bodies of equal bytes are deflated to a thousandth, and a few bytes may stand for
-a whole model.
+Long bodies of equal bytes are deflated to a thousandth, and a few bytes may stand for a
+whole model.
 """
 
 import math

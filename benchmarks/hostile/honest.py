@@ -1,7 +1,7 @@
 """Honest clients: those of ``fedclient``, each with a thread and a state folder.
 
-For each line on its standard input it says how many updates of each client were
-accepted so far, who still works, and what else the clients had to say.
+For each line on its standard input it prints how many updates of each client were
+accepted so far, which clients are still working, and the other output of the clients.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedclient.commands import working
+from fedclient.device.pace import read_pace
 
 APP = f"{Path(__file__).parent / 'app.py'}:workload"
 
@@ -93,10 +94,10 @@ def _client(
         name="" if options.unnamed else name,
         index=index,
         count=options.clients,
-        data=(),
+        data={},
         give_up=None,
         checkpoint=None,
-        pace=str(options.pace),
+        pace=read_pace(str(options.pace)),
         **trust,
     )
 

@@ -1,7 +1,7 @@
-"""A client of HTTP/2 that does less than it should: frames by hand over a socket.
+"""An HTTP/2 client that does less than it should: frames by hand over a socket.
 
-RFC 9113, and header blocks of RFC 7541 without compression. It never grants the
-server any bytes of a stream unless it is told to, and may fall silent at any time.
+RFC 9113, and header blocks of RFC 7541 without compression. It grants the server no
+bytes of a stream unless told to, and may fall silent at any time.
 """
 
 import socket

@@ -1,8 +1,8 @@
 """Thousands of clients that wait for work, on one server process.
 
 Each has a connection of its own, with an open pull and a heartbeat as often as the
-server asks for one. They are spoken for by one process, on bare sockets: what is
-measured is the server.
+server asks for one. One process acts for all of them, on bare sockets, because the
+benchmark measures the server.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""What a peer says, in the words of whichever version of the wire is imported.
+"""The messages of a peer, in the version of the wire protocol that is imported.
 
-A client is named by a secret key in every request; before that was so, it was named
-by an id that anybody could show.
+A client is identified by a secret key in every request; in earlier versions, by an id
+that anybody could show.
 """
 
 import os

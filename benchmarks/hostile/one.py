@@ -1,7 +1,7 @@
-"""Sends one dear message for each line on its standard input, beside small calls.
+"""Sends one costly message for each line on its standard input, beside small calls.
 
-It says how long the answer took, and how long a small call of another client waited at
-most: on the core thread, and on the event loop.
+It prints the time until the answer, and the longest wait of another client's small
+call: on the core thread, and on the event loop.
 """
 
 import argparse

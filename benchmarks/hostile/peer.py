@@ -1,8 +1,8 @@
 """The hostile peer: a process that attacks between ``go NAME`` and ``halt``.
 
 ``python -m benchmarks.hostile.peer ADDRESS --dim D`` makes the attacks that are named
-on its standard input (:mod:`benchmarks.hostile.attacks`), and tells what it did and was
-answered.
+on its standard input (:mod:`benchmarks.hostile.attacks`), and prints its actions and
+the answers.
 """
 
 import argparse

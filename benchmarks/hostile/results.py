@@ -1,4 +1,4 @@
-"""What came of an attack: figures without it and with it, in pairs."""
+"""The result of an attack: figures without it and with it, in pairs."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Which attack is made on which federation."""
+"""The attacks, each with the federation that it attacks."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,7 @@
 """``fedserver`` on a poor machine: few descriptors, a slow disk.
 
 ``python -m benchmarks.hostile.serve --descriptors 512 --delay 0.1 run CONFIG ...``
-takes what ``fedserver`` takes behind its own two options.
+takes the arguments of ``fedserver`` after its own two options.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Figures that need no honest clients: dear messages, and thousands who wait."""
+"""Figures without honest clients: costly messages, and thousands of idle clients."""
 
 import csv
 import os
@@ -126,7 +126,7 @@ def texts(checkout: Checkout) -> JSON:
             ).stdout,
             "server.log": federation.children["server"].log.read_text(),
         }
-        federation.command("fedserver", "journal", "export", run, "tables")
+        federation.command("fedserver", "journal", "export", run, "-o", "tables")
         cells = [
             cell
             for path in (federation.folder / "tables").glob("*.csv")

@@ -184,7 +184,7 @@ class Stage(AbstractContextManager["Stage"]):
         scenario, federation = self.scenario, self.federation
         limits = ["--descriptors", str(scenario.descriptors)]
         limits += ["--delay", str(scenario.delay)]
-        words = ["run", str(federation.path), "--lines", "--no-evaluator"]
+        words = ["run", str(federation.path), "--log", "json", "--no-evaluator"]
         command = self.checkout.command("benchmarks.hostile.serve", *limits, *words)
         child = Child("server", command, self.folder, federation.environment)
         federation.children["server"] = child

@@ -1,7 +1,7 @@
-"""One federation on the hosts of the tool, from its first task to its books.
+"""One federation on the hosts of the tool, from its first task to its accounts.
 
-``python -m benchmarks.netlab.inside PLAN`` reads a plan, and writes what came of it
-beside the plan. It is started by the tool.
+``python -m benchmarks.netlab.inside PLAN`` reads a plan, and writes the result beside
+the plan. The tool starts it.
 """
 
 import json

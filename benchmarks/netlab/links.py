@@ -1,4 +1,4 @@
-"""The links of six clients, and what happens to them, when."""
+"""The links of six clients, and the events on them with their times."""
 
 import math
 from typing import Literal, NamedTuple

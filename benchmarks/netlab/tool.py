@@ -1,4 +1,4 @@
-"""The tool that makes hosts with bad links, and what it is asked."""
+"""The tool that makes hosts with bad links, and the requests to it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The federations that are compared: the recipe as it is, and others beside it."""
+"""The compared federations: the unchanged recipe, and others."""
 
 from pathlib import Path
 from typing import Any

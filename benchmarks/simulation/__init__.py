@@ -1,7 +1,7 @@
-"""How fast clients are simulated, beside other simulators and beside bare arithmetic.
+"""The speed of simulating clients, beside other simulators and bare arithmetic.
 
-Every contender is a process of its own that is handed the same file: data, who holds
-which rows, the first weights, and the settings. It runs FedAvg for a number of rounds
-and writes down when rounds ended and what the model was after one of them; whoever
-started it measures its memory and that model's accuracy.
+Every contender is a process of its own that gets the same file: data, the rows of each
+client, the first weights, and the settings. It runs FedAvg for a number of rounds and
+writes down the end times of rounds and the model after one of them; its parent process
+measures its memory and that model's accuracy.
 """

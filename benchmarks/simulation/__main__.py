@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.simulation install`` makes the peers' environments. Contenders
 run in turn, each with one thread a process for arithmetic, forwards and then backwards,
-so that a slow minute hits all alike; figures are medians over the runs.
+so that a slow minute affects all of them; figures are medians over the runs.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """The peers' environments: each library with pinned versions, in a folder of its own.
 
-pip is called as anybody would; where to find packages is told to it by its own
-configuration. All contenders have the CPU build of torch, which PyPI does not have
-(``PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu``): CUDA libraries would be
-in their start and in their memory.
+pip is called in the usual way; its own configuration says where to find packages. All
+contenders have the CPU build of torch, which PyPI does not have
+(``PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu``): CUDA libraries would
+count in their start time and memory.
 """
 
 import os

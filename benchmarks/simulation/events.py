@@ -1,10 +1,10 @@
 """``python -m benchmarks.simulation.events``: coordinator and clock without training.
 
-An update is two events, a client's wish for a task and its arrival. Updates are rows of
-zeros of one value that nobody computed; everything else is as in a simulation: leases,
-download and upload times, staleness weights, verdicts, versions, the journal. Seconds
-are those of the process, divided by what a loop of 1,000,000 plain additions takes just
-before, times 45 ms: a core's speed varies.
+An update is two events: a client's request for a task and its arrival. Updates are rows
+of zeros of one value that nothing computed; everything else is as in a simulation:
+leases, download and upload times, staleness weights, verdicts, versions, the journal.
+Because a core's speed varies, seconds are those of the process, divided by the time of
+a loop of 1,000,000 plain additions just before, times 45 ms.
 """
 
 import tempfile

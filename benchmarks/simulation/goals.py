@@ -1,4 +1,4 @@
-"""What the simulator is to reach, and whether it does."""
+"""The goals of the simulator, and whether it reaches them."""
 
 from collections.abc import Callable, Iterator
 

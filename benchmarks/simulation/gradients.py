@@ -1,10 +1,10 @@
 """``python -m benchmarks.simulation.gradients``: stacks beside loops and products.
 
 One step of N models; set ``OPENBLAS_NUM_THREADS=1``, torch gets one thread anyway. The
-bare products are written for one network by hand, with nothing but what it needs; the
-plain loop is forward and backward of an ordinary module, once for each model. GFLOP/s
-count products and convolutions alone, of the stack and of the plain loop; a product of
-two large matrices says what the core is able to do. ``--save`` keeps every round.
+bare products are written by hand for one network, and compute nothing else; the plain
+loop is forward and backward of an ordinary module, once for each model. GFLOP/s count
+products and convolutions alone, of the stack and of the plain loop; a product of two
+large matrices shows the limit of the core. ``--save`` keeps every round.
 """
 
 import argparse

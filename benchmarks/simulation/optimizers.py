@@ -1,10 +1,9 @@
-"""``python -m benchmarks.simulation.optimizers``: what a client optimiser's step costs.
+"""``python -m benchmarks.simulation.optimizers``: costs of client optimisers' steps.
 
 All steps of a stack of clients, by each client optimiser, as a multiple of the time
 that plain SGD takes for the same steps. Both are measured in turn, in the same round,
-and a round gives one ratio of each; so what else the machine does cancels out. The time
-is the processor's.
-``--save`` keeps the ratios of every round.
+and a round gives one ratio of each, so other load on the machine cancels out. The time
+is processor time. ``--save`` keeps the ratios of every round.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The problems that contenders are handed: data, who holds what, and settings."""
+"""The problems of the contenders: data, the clients' parts of it, and settings."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One run of a contender: a process tree, whose time and memory are watched."""
+"""One run of a contender: a process tree, and the watch on its time and memory."""
 
 import json
 import os

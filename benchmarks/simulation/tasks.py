@@ -1,4 +1,4 @@
-"""What is simulated, by whom, and for how many rounds."""
+"""The simulated tasks, with their contenders and numbers of rounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

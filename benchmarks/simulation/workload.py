@@ -1,4 +1,4 @@
-"""The workload of a problem, in a module that any other process finds."""
+"""The workload of a problem, in a module that any other process can import."""
 
 from functools import cache, partial
 from pathlib import Path

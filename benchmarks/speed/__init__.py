@@ -1,1 +1,1 @@
-"""How fast it is, as ratios to physical floors and to peers on the same machine."""
+"""Speed, as ratios to physical floors and to peers on the same machine."""

@@ -1,8 +1,8 @@
 """From the bytes of a hundred updates to their mean.
 
-Dense updates are compared with copying their bytes into one vector, the least that
-can be done with them, and with the textbook's mean of a stack; sparse ones with
-NumPy's two ways of adding at indices. The peers get arrays that are decoded already.
+Dense updates are compared with copying their bytes into one vector, which is the
+minimum of work, and with the textbook's mean of a stack; sparse ones with NumPy's two
+ways of adding at indices. The peers get arrays that are decoded already.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""A thousand clients come back at a hundred different versions.
+"""A thousand clients that come back at a hundred different versions.
 
-What they are sent is made once for each version that somebody holds, and is the
-smallest of replay, sum, overwritten values and full model. The memory that this takes
-is compared with one model of bytes: it may not grow with the number of clients.
+Their download is made once for each version that some client holds, and is the smallest
+of replay, sum, overwritten values and full model. Its memory is compared with the bytes
+of one model: it may not grow with the number of clients.
 """
 
 from functools import partial

@@ -1,6 +1,7 @@
-"""What it costs a server to count its bytes: with it and without, in turn.
+"""The cost of counting bytes for a server: with it and without, in turn.
 
-The smaller an update, the more of its time is spent on messages; so they are small.
+The smaller an update, the larger is the share of messages in its time, so the updates
+are small.
 """
 
 import sys
@@ -71,7 +72,7 @@ def _start(federation: LocalFederation, *, counts: bool) -> Child:
     if counts:
         return federation.server("--no-evaluator")
     words = ["-m", "benchmarks.speed.uncounted", "run", str(federation.path)]
-    command = [sys.executable, *words, "--lines", "--no-evaluator"]
+    command = [sys.executable, *words, "--log", "json", "--no-evaluator"]
     child = Child("server", command, federation.folder, federation.environment)
     federation.children["server"] = child
     child.start()

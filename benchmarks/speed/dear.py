@@ -1,8 +1,8 @@
-"""What the dearest message of each format costs the core thread.
+"""The cost of the most expensive message of each format for the core thread.
 
-The messages are as cheap to send as can be: they say something about every value of
-the model, and are deflated. Each is handled by a coordinator twice: as its bytes, which
-it then reads itself, and as a server hands it over, read beside the core thread.
+The messages are as cheap to send as possible: they describe every value of the model,
+and are deflated. A coordinator handles each of them twice: as its bytes, which it then
+reads itself, and as a server passes it on, read beside the core thread.
 """
 
 import time

@@ -1,6 +1,6 @@
-"""How fast records become durable: a record is on disk before anything is said of it.
+"""The speed of making records durable; no answer leaves before its record is on disk.
 
-The floor is what the disk itself takes: the same bytes over those of a file, and
+The floor is the time of the disk itself: the same bytes over those of a file, and
 ``fdatasync``. Our store does just that once a segment is recycled, and commits a row
 beside it.
 """

@@ -1,12 +1,12 @@
 """A load generator: clients that push updates without training.
 
 ``python -m benchmarks.speed.load ADDRESS MODEL --kind KIND`` enrols its clients and
-lets each pull once; then, for every number on its standard input, they push so many
-updates between them, and it says how many seconds that took. The chunks are made
-beforehand: the load is to cost little, since the server is what is measured. It reads
-the secret of the run in the folder beside the model, and proves the tasks that it was
-not given, so that it need not pull for each push.
-``--bare`` leaves enrolment and pull out, for a peer that knows pushes alone.
+lets each pull once; then, for every number on its standard input, they push that many
+updates in all, and it prints the seconds that this took. The chunks are made
+beforehand, so that the load costs little beside the measured server. It reads the
+secret of the run in the folder beside the model, and proves the tasks that it was not
+given, so that it need not pull for each push. ``--bare`` leaves out enrolment and pull,
+for a peer that knows only pushes.
 """
 
 import argparse

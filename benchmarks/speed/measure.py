@@ -1,8 +1,8 @@
 """Measurements that survive a noisy machine: in turn, repeated, and as ratios.
 
-What is compared runs alternately within one process, forwards and then backwards,
-so that a slow minute hits both sides; a ratio is taken within each round, and told
-by its median with the lowest and highest. Seconds are told for orientation alone.
+The compared functions run alternately within one process, forwards and then backwards,
+so that a slow minute affects both sides. A ratio is taken within each round, and
+reported as its median with the lowest and highest. Seconds are for orientation only.
 """
 
 import gc

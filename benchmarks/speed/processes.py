@@ -1,4 +1,4 @@
-"""Processes beside this one, and what the kernel says of them."""
+"""Child processes, and the kernel's figures about them."""
 
 import json
 import os

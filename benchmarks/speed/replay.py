@@ -1,4 +1,4 @@
-"""What a run's model would be: decided again, and without a client.
+"""The speed of replaying a run: deciding again, and leaving a client out.
 
 A hundred clients have sent the updates of the default recipe, which are small; every
 fourth one makes a version. The floor is reading the journal's payloads: each of them,

@@ -1,4 +1,4 @@
-"""What a benchmark hands back: one table, and what to know when reading it."""
+"""The result of a benchmark: one table, and notes for reading it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""What it costs a server to be scraped once a second: with it and without, in turn.
+"""The cost of being scraped once a second for a server: with it and without, in turn.
 
 One server with an HTTP port takes small updates, and the work of each round is the
-same; in every other one its metrics are read each second, as Prometheus would. What
-one scrape takes is measured afterwards, while the server has nothing else to do.
+same; in every other round its metrics are read each second, as Prometheus would. The
+time of one scrape is measured afterwards, while the server is idle.
 """
 
 import tempfile

@@ -1,9 +1,9 @@
 """Updates a second through a real server, every one of them on disk.
 
-The same frames go in turn to ``fedserver run`` and to a bare grpc.aio server that
-drops them. What lies between the two is all that a federation server adds: checks,
-digests, the journal, the aggregation, and the answer. Segments are recycled early,
-as they are in a long run; the table says how many had to be made all the same.
+The same frames go in turn to ``fedserver run`` and to a bare grpc.aio server that drops
+them. The difference is the work that a federation server adds: checks, digests, the
+journal, the aggregation, and the answer. Segments are recycled early, as they are in a
+long run; the table says how many had to be made nevertheless.
 """
 
 import tempfile

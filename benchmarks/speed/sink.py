@@ -1,7 +1,7 @@
 """A bare grpc.aio server that takes the same frames, and drops them.
 
-``python -m benchmarks.speed.sink`` says its port. It is what any Python server of
-this transport pays at least.
+``python -m benchmarks.speed.sink`` prints its port. Its cost is the minimum for any
+Python server of this transport.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
-from fedwire.service import SERVICE
+from fedwire.connect import SERVICE
 from fedwire.v1 import federation_pb2 as pb
 
 from benchmarks.speed.processes import answer

@@ -1,4 +1,4 @@
-"""How soon a process is there, and what it holds while it has nothing to do.
+"""The start-up time of processes, and their memory while they are idle.
 
 The floor of an import is Python itself; that of a server is the bare grpc.aio sink,
 until it listens; that of a client is a program that imports NumPy and grpc and makes
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedwire.service import SERVICE
+from fedwire.connect import SERVICE
 
 from benchmarks.speed.measure import Figure, Scale, in_turn
 from benchmarks.speed.processes import (
@@ -184,7 +184,7 @@ def _server(folder: Path, dim: int, scale: Scale) -> Started:
     if not federation.path.exists():
         with federation:
             save_zeros(folder / "model.safetensors", dim)
-    words = ["-m", "fedserver", "run", str(federation.path), "--lines"]
+    words = ["-m", "fedserver", "run", str(federation.path), "--log", "json"]
     return Started(words, '"listening"', folder)
 
 

@@ -1,6 +1,7 @@
-"""``fedserver run`` without the counting of bytes, to measure what that costs.
+"""``fedserver run`` without the counting of bytes, to measure its cost.
 
-``python -m benchmarks.speed.uncounted run CONFIG`` takes what ``fedserver`` takes.
+``python -m benchmarks.speed.uncounted run CONFIG`` takes the arguments of
+``fedserver``.
 """
 
 from typing import Any

@@ -36,16 +36,16 @@ LONGEST = 1200.0  # seconds, of one command after the federation
 def main() -> int:
     """Plays the demo; 0 if everything is as it must be, however long it took."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("runs/demo"))
+    parser.add_argument("-o", "--out", type=Path, default=Path("runs/demo"))
     parser.add_argument("--seed", type=int, default=0, help="who is struck")
     given = parser.parse_args()
-    shutil.rmtree(given.folder, ignore_errors=True)
+    shutil.rmtree(given.out, ignore_errors=True)
     began = time.monotonic()
     console = Console()
-    traffic = play(given.folder.resolve(), given.seed, console)
+    traffic = play(given.out.resolve(), given.seed, console)
     console.print(f"the federation took {time.monotonic() - began:.0f} s")
-    ok = settle_accounts(given.folder.resolve(), traffic, console)
-    page = write_report(given.folder / "run")
+    ok = settle_accounts(given.out.resolve(), traffic, console)
+    page = write_report(given.out / "run")
     console.print(f"report: {page}", soft_wrap=True)
     console.print(f"{time.monotonic() - began:.0f} s in all")
     return 0 if ok else 1

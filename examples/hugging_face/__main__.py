@@ -63,21 +63,21 @@ class Found(NamedTuple):
 def main() -> int:
     """Runs the example; 0 if the federation is better than local adapters."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("runs/hugging_face"))
+    parser.add_argument("-o", "--out", type=Path, default=Path("runs/hugging_face"))
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    shutil.rmtree(given.folder, ignore_errors=True)
+    shutil.rmtree(given.out, ignore_errors=True)
     logging.getLogger("fedsim").setLevel(logging.ERROR)  # adapters alone have no tests
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     began, console = time.monotonic(), Console()
-    app.BASE = given.folder / "base"
+    app.BASE = given.out / "base"
     train_base(app.BASE)
     console.print(f"{time.monotonic() - began:.0f} s: the base has learnt")
-    found = measure(given.folder, given.seed)
+    found = measure(given.out, given.seed)
     show(found, console)
-    run = given.folder / "federated"
-    console.print(export_adapter(run, given.folder / "adapter", "last", None))
+    run = given.out / "federated"
+    console.print(export_adapter(run, given.out / "adapter", "last", None))
     console.print(f"report: {write_report(run)}", soft_wrap=True)
     console.print(f"{time.monotonic() - began:.0f} s in all")
     return 0 if found.federated < found.local else 1

@@ -1,1 +1,1 @@
-"""Checks, before a client joins, all that joining needs; leaves nothing behind."""
+"""Checks, before a client joins, everything that joining needs; leaves no trace."""

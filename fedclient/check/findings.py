@@ -1,4 +1,4 @@
-"""What the checks found: a line each, and a hint where something is wrong."""
+"""The results of the checks: a line each, and a hint if something is wrong."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from fedcore.user_code import last_words
 
 
 class Level(Enum):
-    """How good or bad a finding is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """It needs a check that has failed."""
+    """It depends on a check that has failed."""
 
 
 @dataclass(frozen=True)
@@ -37,27 +37,27 @@ class Findings(list[Finding]):
     """The outcomes of all checks, in their order."""
 
     def ok(self, what: str, text: str, **facts: Any) -> None:
-        """Notes that something is as it should be."""
+        """Adds a finding without a problem."""
         self._note(what, Level.OK, text, "", facts)
 
     def warn(self, what: str, text: str, hint: str, **facts: Any) -> None:
-        """Notes what a client can live with."""
+        """Adds a problem that does not keep the client from joining."""
         self._note(what, Level.WARNING, text, hint, facts)
 
     def fail(self, what: str, text: str, hint: str, **facts: Any) -> None:
-        """Notes what keeps a client from joining."""
+        """Adds a problem that keeps the client from joining."""
         self._note(what, Level.FAILED, text, hint, facts)
 
     def _note(self, what: str, level: Level, text: str, hint: str, facts: JSON) -> None:
         self.append(Finding(what, level, from_peer(text), hint, facts))
 
     def skip(self, why: str, *whats: str) -> None:
-        """Notes checks that cannot be made."""
+        """Marks checks as skipped because they cannot be made."""
         self.extend(Finding(what, Level.SKIPPED, why) for what in whats)
 
     @contextlib.contextmanager
     def explaining(self, what: str, hint: str) -> Iterator[None]:
-        """Makes an error in the block a finding."""
+        """Turns an error in the block into a finding."""
         try:
             yield
         except LatecomerError as error:
@@ -68,14 +68,14 @@ class Findings(list[Finding]):
             self.fail(what, text, hint)
 
     def has_failed(self, *whats: str) -> bool:
-        """Whether one of these checks, or any, failed or could not be made."""
+        """Returns whether one of these checks, or any check, failed or was skipped."""
         bad = Level.FAILED, Level.SKIPPED
         return any(
             each.level in bad and (not whats or each.what in whats) for each in self
         )
 
     def lines(self) -> Iterator[str]:
-        """Yields a table for people."""
+        """Yields the lines of a table for people."""
         wide = max((len(each.what) for each in self), default=0)
         for each in self:
             yield f"{each.level.value:<8}{each.what:<{wide}}  {each.text}"

@@ -1,4 +1,4 @@
-"""What a client computes before it joins: its data, one step, and one message."""
+"""The computations of a client before it joins: its data, one step, one message."""
 
 import time
 from dataclasses import dataclass, replace
@@ -25,13 +25,13 @@ from fedcore.typing import Counts, Seconds
 from fedcore.user_code import user_code
 from fedcore.workload import Client, Workload
 
-_LEAST = 1e-9  # of a task's work: one step
-MOST_LABELS = 12  # in a line
+_LEAST = 1e-9  # share of a task's work: this leads to one step
+MOST_LABELS = 12  # labels in a line
 
 
 @dataclass(frozen=True)
 class Data:
-    """What ``train_data`` returned."""
+    """The data that ``train_data`` returned."""
 
     data: Any
     samples: int
@@ -39,7 +39,7 @@ class Data:
     seconds: Seconds
 
     def __str__(self) -> str:
-        """Says how many samples there are, and of which labels."""
+        """Describes the number of samples and their labels."""
         said = f"{self.samples:,} samples in {self.seconds:.2f} s"
         if self.counts is None:
             return f"{said}, no integer labels"
@@ -57,9 +57,9 @@ class Step:
     push: Push
     seconds: Seconds
     steps: int
-    """How many a whole task has."""
+    """The number of steps of a whole task."""
     derived: bool
-    """Whether this client can make version 0, so that it need not travel."""
+    """Whether this client can make version 0, so that it need not be downloaded."""
 
 
 def read_data(workload: Workload, client: Client) -> Data:
@@ -90,12 +90,12 @@ def step(
     choices: dict[str, Any],
     checkpoint: Path | None,
 ) -> Step:
-    """Takes one local step from version 0, and makes the message of it.
+    """Takes one local step from version 0, and makes its message.
 
     Nothing is written to the client's state.
 
     Raises:
-        LatecomerError: a task of this run cannot be computed here.
+        LatecomerError: this machine cannot compute a task of this run.
     """
     algorithm = read_algorithm(reply.algorithm, model.spec, choices)
     trainer = Trainer(workload, algorithm, model=model, share_labels=reply.share_labels)

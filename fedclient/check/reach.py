@@ -1,6 +1,7 @@
-"""Reaches a server step by step: its name, its port, its certificate, its language.
+"""Reaches a server step by step: its name, port, certificate and protocol.
 
-gRPC tells of all failures that it cannot connect; here each has a sentence of its own.
+gRPC reports every failure as a failed connection; this module gives each its own
+message.
 """
 
 import contextlib
@@ -19,17 +20,17 @@ from fedcore.errors import RefusedError, UnavailableError
 from fedcore.typing import Seconds
 
 PATIENCE: Seconds = 5.0
-# What an HTTP/2 client says first, with an empty frame of settings (RFC 9113, 3.4).
+# The first bytes of an HTTP/2 client, with an empty frame of settings (RFC 9113, 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
 _HEAD, _SETTINGS = 9, 4  # bytes of a frame's head, and the type of the first frame
 _TLS_ALERT = b"\x15\x03"
-_MOST_SHOWN = 60  # bytes of what another server says
+_MOST_SHOWN = 60  # bytes of another server's answer
 _LONGEST_HEAD = 1 << 14  # bytes of a proxy's answer
 _EXPIRED, _NOT_YET, _OTHER_NAMES = 10, 9, (62, 64)  # OpenSSL's codes of X.509 errors
 
 
 class Certificate(NamedTuple):
-    """What a server's certificate says."""
+    """The facts in a server's certificate."""
 
     names: tuple[str, ...]
     issuer: str
@@ -39,7 +40,7 @@ class Certificate(NamedTuple):
 
 
 def resolve(address: Address) -> str:
-    """Returns a sentence with the IP address of a host, or of the proxy before it.
+    """Returns a sentence with the IP address of a host, or of the proxy in front of it.
 
     Raises:
         UnavailableError: the name is not known.
@@ -63,10 +64,10 @@ def _resolve(host: str, port: int) -> str:
 
 
 def connect(address: Address) -> Seconds:
-    """Connects once; returns how long that took.
+    """Connects once; returns the time that this took.
 
     Raises:
-        UnavailableError: nobody listens there, or nobody answers.
+        UnavailableError: nothing listens there, or nothing answers.
     """
     began = time.monotonic()
     with _connect(address):
@@ -74,11 +75,11 @@ def connect(address: Address) -> Seconds:
 
 
 def certificate(address: Address) -> Certificate:
-    """Returns the certificate of a server, once it is trusted.
+    """Returns the certificate of a server, after checking that it is trusted.
 
     Raises:
-        RefusedError: it is not trusted, or the server speaks no TLS.
-        UnavailableError: the server breaks off.
+        RefusedError: it is not trusted, or the server does not use TLS.
+        UnavailableError: the server closes the connection.
     """
     context = ssl.create_default_context(cafile=address.ca)
     if address.certificate is not None:
@@ -105,11 +106,11 @@ def certificate(address: Address) -> Certificate:
 
 
 def speak(address: Address) -> None:
-    """Checks that a port without TLS speaks the language of gRPC.
+    """Checks that a port without TLS speaks gRPC.
 
     Raises:
-        RefusedError: it speaks another one.
-        UnavailableError: it says nothing.
+        RefusedError: it speaks another protocol.
+        UnavailableError: it does not answer.
     """
     with _connect(address) as plain:
         said = b""
@@ -125,7 +126,7 @@ def speak(address: Address) -> None:
                 f"{address} takes the connection and says nothing"
             ) from error
         except OSError:
-            pass  # it broke off
+            pass  # it closed the connection
     if len(said) >= _HEAD and said[3] == _SETTINGS:
         return
     if said.startswith(_TLS_ALERT):
@@ -137,7 +138,7 @@ def speak(address: Address) -> None:
 
 @contextlib.contextmanager
 def _connect(address: Address) -> Iterator[socket.socket]:
-    """Connects the way that gRPC does: through the proxy, where there is one."""
+    """Connects as gRPC does: through the proxy, if there is one."""
     proxy = address.proxy
     whom = str(address) if proxy is None else f"the proxy {proxy}"
     with contextlib.ExitStack() as closing:
@@ -169,11 +170,11 @@ def _connect(address: Address) -> Iterator[socket.socket]:
 
 
 def _tunnel(plain: socket.socket, proxy: Proxy, address: Address) -> str:
-    """Has a proxy open a tunnel; returns its answer if it does not, else nothing."""
+    """Opens a tunnel through a proxy; returns the proxy's answer if it refuses."""
     plain.sendall(proxy.request(str(address)))
     said = b""
     while not said.endswith(b"\r\n\r\n") and len(said) < _LONGEST_HEAD:
-        if not (got := plain.recv(1)):  # what comes after it is the server's
+        if not (got := plain.recv(1)):  # later bytes come from the server
             break
         said += got
     status = said.split(b"\n")[0][:_MOST_SHOWN].decode("ascii", "replace").strip()
@@ -203,7 +204,7 @@ def _explaining(address: Address, context: ssl.SSLContext) -> Iterator[None]:
 def _distrust(
     address: Address, context: ssl.SSLContext, error: ssl.SSLCertVerificationError
 ) -> str:
-    """Says why a certificate is not trusted."""
+    """Returns why a certificate is not trusted."""
     if error.verify_code == _EXPIRED:
         return f"the certificate of {address} has expired"
     if error.verify_code == _NOT_YET:
@@ -222,7 +223,7 @@ def _distrust(
 
 
 def _read_names_anyway(address: Address, context: ssl.SSLContext) -> tuple[str, ...]:
-    """Returns the names in a certificate that is valid for other ones."""
+    """Returns the names in a certificate that is valid for other names."""
     context.check_hostname = False
     with (
         contextlib.suppress(OSError),

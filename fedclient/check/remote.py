@@ -1,13 +1,12 @@
-"""What a server says to a client that only asks."""
+"""Requests to a server that check something and change nothing."""
 
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import grpc
-from fedwire.connect import Address, explained
+from fedwire.connect import SERVICE, Address, explained
 from fedwire.convert import read_answer
-from fedwire.service import SERVICE
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -18,8 +17,8 @@ from fedcore.typing import Seconds
 
 ROUND_TRIPS = 5
 PATIENCE: Seconds = 10.0
-TRIES = 5  # of a trial, while others have theirs
-MEASURABLE = 1 << 16  # bytes from which on an upload tells the rate of a link
+TRIES = 5  # attempts at a trial while those of other clients fill the server
+MEASURABLE = 1 << 16  # minimum size of an upload that shows the speed of a link
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
@@ -32,13 +31,13 @@ class Upload(NamedTuple):
     seconds: Seconds
 
     def rate(self, round_trip: Seconds) -> tuple[float, bool]:
-        """Returns bytes a second, and whether the link may well be faster."""
+        """Returns bytes a second, and whether the link may be much faster."""
         on_the_way = max(self.seconds - round_trip, 1e-6)
         return self.nbytes / on_the_way, self.nbytes < MEASURABLE
 
 
 def round_trip(address: Address) -> Seconds:
-    """Asks a server's health several times; returns the shortest time of an answer.
+    """Asks for a server's health several times; returns the shortest time of an answer.
 
     Raises:
         RefusedError: no federation is served there.

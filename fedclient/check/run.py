@@ -1,4 +1,4 @@
-"""All checks, one after the other; each that fails leaves the others to go on."""
+"""All checks, one after the other; a failed check does not stop the others."""
 
 import os
 from contextlib import ExitStack, closing
@@ -30,7 +30,7 @@ from fedrun.app import code_hash, load_app
 from fedrun.cli.command import key_and_value
 from fedrun.units import in_bytes, in_seconds
 
-SOON = 14  # days before a certificate ends, from which on it is a warning
+SOON = 14  # a certificate that ends in fewer days leads to a warning
 _SERVED = ("protocol", "package", "run", "model", "name", "enrolment")
 _HINTS = {
     "protocol": "install the same version of latecomer on both sides",
@@ -44,7 +44,7 @@ _HINTS = {
 
 
 class Keys(NamedTuple):
-    """Who the client is: as its state says, or a newcomer."""
+    """The client's identity, as its state or as a newcomer's default."""
 
     key: bytes
     owner: bytes
@@ -70,7 +70,7 @@ def check(
     conditions: Path | None,
     **trust: Any,
 ) -> Findings:
-    """Checks all that a client needs to join a federation; it does not join.
+    """Checks everything that a client needs to join a federation, without joining.
 
     Raises:
         ConfigError: an option has an impossible value.
@@ -165,7 +165,7 @@ def _reach(found: Findings, address: Address) -> Seconds:
 def _certificate(found: Findings, address: Address) -> None:
     hint = "give the authority that signed it with --ca, or look at the address"
     with found.explaining("certificate", hint):
-        address.channel().close()  # what it reads are certificates and a key
+        address.channel().close()  # the files that it reads are certificates and a key
         told = reach.certificate(address)
         days = (told.until - datetime.now(UTC)).days
         text = (
@@ -262,7 +262,7 @@ def _app(found: Findings, app: str, device: str | None) -> Workload | None:
 
 
 def _state(found: Findings, folder: Path | None, name: str) -> Keys | None:
-    """Returns who the client is; makes no folder, and writes into none."""
+    """Returns the client's identity; creates no folder and writes nothing."""
     newcomer = Keys(fresh_key(), fresh_key(), name, "")
     if folder is None:
         found.ok("state", "none given: checked as a new client")

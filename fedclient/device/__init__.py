@@ -1,1 +1,1 @@
-"""The device that a client runs on: when it may train, and at what pace."""
+"""The device that a client runs on: its facts, conditions and pace."""

@@ -1,8 +1,8 @@
-"""The facts of this device, as its operating system tells them.
+"""The facts of this device, as its operating system reports them.
 
-They are read from files of Linux and from ``os.sysconf``, without a further package.
-What is not told there is absent. Nothing is read unless a controller of the run looks
-at it.
+They are read from files of Linux and from ``os.sysconf``, without a further package. A
+fact that the system does not report is absent. Nothing is read unless a controller of
+the run needs it.
 """
 
 import os
@@ -23,7 +23,7 @@ _ENERGY = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
 
 
 def this_device() -> Device:
-    """Returns what is known of this device now."""
+    """Returns the known facts about this device now."""
     cores = _cores()
     mhz = [number(path, 1e-3) for path in files(_CPUS, "cpu*/cpufreq/*_max_freq")]
     heat = [number(path, 1e-3) for path in files(_HEAT, "thermal_zone*/temp")]
@@ -41,15 +41,15 @@ def this_device() -> Device:
 
 
 def joules() -> float | None:
-    """Returns what the processor has used since some time in the past, in joules.
+    """Returns the processor's energy counter in joules; None if it cannot be read.
 
-    None where the counter cannot be read; it begins anew at its end.
+    The counter starts at an arbitrary time, and begins anew when it overflows.
     """
     return number(_ENERGY, 1e-6)
 
 
 def joules_since(before: float | None) -> float | None:
-    """Returns the joules that the processor has used since; None: not known."""
+    """Returns the joules that the processor has used since; None if unknown."""
     now = joules()
     if before is None or now is None or now < before:
         return None
@@ -57,14 +57,14 @@ def joules_since(before: float | None) -> float | None:
 
 
 def _cores() -> int | None:
-    """Returns how many cores this process may use."""
+    """Returns the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count()
 
 
 def _memory() -> tuple[int | None, int | None]:
-    """Returns the bytes of memory, and how many of them are available."""
+    """Returns the bytes of memory in all, and of available memory."""
     found = {}
     for line in text(_MEMORY).splitlines():
         name, _, rest = line.partition(":")
@@ -79,13 +79,13 @@ def _memory() -> tuple[int | None, int | None]:
 
 
 def _model() -> str:
-    """Returns the name of the machine, or of its kind of processor."""
+    """Returns the name of the machine, or of its type of processor."""
     names = (text(path).strip("\0 \n") for path in _MODELS)
     return next(filter(None, names), platform.machine())
 
 
 def files(folder: Path, pattern: str) -> list[Path]:
-    """Returns what is in a folder, in order; nothing if it cannot be read."""
+    """Returns the files in a folder, in order; none if it cannot be read."""
     try:
         return sorted(folder.glob(pattern))
     except OSError:
@@ -101,7 +101,7 @@ def number(path: Path, unit: float) -> float | None:
 
 
 def text(path: Path) -> str:
-    """Returns what a file says; nothing if it cannot be read."""
+    """Returns the content of a file; an empty text if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -109,6 +109,6 @@ def text(path: Path) -> str:
 
 
 def mean(found: list[float | None]) -> float | None:
-    """Returns the mean of what is known; None if nothing is."""
+    """Returns the mean of the known values; None if there are none."""
     known = [each for each in found if each is not None]
     return sum(known) / len(known) if known else None

@@ -1,4 +1,4 @@
-"""The least time of tasks: to spare a device, or to imitate a slower one."""
+"""A minimum duration of tasks, to spare a device or to imitate a slower one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,24 +11,24 @@ from fedrun.plain_files import read_plain
 
 
 class Stint(NamedTuple):
-    """The least time of one task, and whether its update is sent."""
+    """The minimum duration of one task, and whether its update is sent."""
 
     seconds: Seconds = 0.0
-    is_lost: bool = False  # its update is not sent, as when a device drops out
+    is_lost: bool = False  # whether to drop the update, as when a device drops out
 
 
 class Pace(NamedTuple):
-    """The stints of the first tasks; after the last one they begin anew."""
+    """The stints of the first tasks; later tasks repeat them from the beginning."""
 
     stints: Sequence[Stint] = (Stint(),)
 
     def of(self, task: int) -> Stint:
-        """The stint of a task, counted from 0."""
+        """Returns the stint of a task, counted from 0."""
         return self.stints[task % len(self.stints)]
 
 
 AT_ONCE = Pace()
-LOST = "lost"  # a word behind the seconds: the update of this task is not sent
+LOST = "lost"  # a word after the seconds: the update of this task is not sent
 
 
 def read_pace(text: str) -> Pace:

@@ -1,7 +1,7 @@
 """A silo's own workers: processes on one machine that compute one client's gradients.
 
-The client's data are cut into shards, of which each worker holds several. So the sum of
-their gradients is exact while some workers are late, or were killed
-(:mod:`fedcore.coding.gradient_coding`). This replicates data among the workers of one
-client; nothing of it reaches another client.
+The client's data are cut into shards, and each worker holds several of them, so the sum
+of their gradients is exact even if some workers are late or were killed
+(:mod:`fedcore.coding.gradient_coding`). Data are replicated only among the workers of
+one client; nothing of this reaches another client.
 """

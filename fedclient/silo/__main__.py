@@ -1,4 +1,4 @@
-"""Starts one worker of a silo: ``python -m fedclient.silo HANDLE``."""
+"""The entry point of one worker of a silo: ``python -m fedclient.silo HANDLE``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What one worker of a silo computes for one step, and how the answers add up."""
+"""The computation of one worker in one step, and the sum of the answers."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,19 +13,19 @@ from fedcore.rng import Key
 from fedcore.samples import Samples
 from fedcore.typing import Indices, Vector
 
-_LOOKED_AT = 64  # rows of a shard by which two readings of it are compared
+_LOOKED_AT = 64  # rows of a shard by which two readings of the shard are compared
 
 
 class Job(NamedTuple):
-    """One step: whose gradient is asked for."""
+    """A request for the gradient of one step."""
 
     step: int
     w_D: Vector
-    """The model, with what belongs to the client behind it."""
+    """The model, followed by the client's own values."""
     rows_B: Indices
     """The batch, as rows of the client's data."""
     key: Key
-    """What the model draws at random in this step."""
+    """The key for the model's random draws in this step."""
 
 
 class Answer(NamedTuple):
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 
 def shard_of(rows: Indices, shards: int) -> Indices:
-    """Returns the shard of each row: they are dealt out like cards."""
+    """Returns the shard of each row; shards take turns, as when cards are dealt."""
     return rows % shards
 
 
@@ -47,13 +47,14 @@ def answer(
     """Computes Σ_j B[i, j] (B_j / B) g_j over the shards j that worker i holds.
 
     g_j is the mean gradient over the B_j samples of the batch that are in shard j, so
-    the decoded sum is the mean over the whole batch. What the model draws at random
-    depends on the step and the shard alone: all who hold a shard draw the same.
+    the decoded sum is the mean over the whole batch. The model's random draws depend
+    only on the step and the shard, so all workers that hold a shard draw the same.
 
     Args:
         model: computes the gradients.
-        samples: of the client, in which at least the worker's shards can be read.
-        code: of the silo.
+        samples: the client's samples, of which at least the worker's shards can be
+            read.
+        code: the silo's code.
         worker: i.
         job: the step.
     """
@@ -77,11 +78,11 @@ def decode_answer(
     """Returns the mean loss over the batch and its gradient.
 
     Args:
-        code: of the silo.
-        answers: by the number of the worker.
+        code: the silo's code.
+        answers: the answers by the worker's number.
 
     Raises:
-        NotDecodableError: there are too few.
+        NotDecodableError: there are too few answers.
     """
     workers = sorted(answers)
     total_D, loss = 0.0, 0.0
@@ -95,12 +96,12 @@ def decode_answer(
 def digests(
     samples: Samples, shards: int, of: tuple[int, ...] | None = None
 ) -> dict[int, str]:
-    """Returns what tells two readings of a shard apart: a hash of its first rows.
+    """Returns a fingerprint of each shard: a hash of its first rows.
 
     Args:
-        samples: of the client.
+        samples: the client's samples.
         shards: the number of shards.
-        of: the shards that are wanted; None: all.
+        of: the wanted shards; None for all.
     """
     found = {}
     for shard in range(shards) if of is None else of:

@@ -18,24 +18,24 @@ from fedcore.user_code import Failure
 
 _log = logging.getLogger("fedclient")
 _PATIENCE: Seconds = 10.0
-"""How long a step takes before a warning names the workers that it waits for."""
+"""The duration of a step after which a warning names the workers that are late."""
 
 
 class SiloWorkers:
     """The workers of one client.
 
     Args:
-        code: how shards and answers are shared out.
-        blueprint: of worker 0.
+        code: says how shards and answers are divided among the workers.
+        blueprint: the blueprint of worker 0.
     """
 
     def __init__(self, code: GradientCode, blueprint: Blueprint) -> None:
-        """Starts the workers, and does not wait for them."""
+        """Starts the workers without waiting for them."""
         self._code = code
         self._condition = threading.Condition()
         self._job: Job | None = None
         self._step, self._largest = 0, 0
-        self._longest: Seconds = 0.0  # that a step has taken in which nobody was late
+        self._longest: Seconds = 0.0  # the longest step with no worker late
         self._answers: dict[int, Answer] = {}
         self._raised: tuple[int, Failure] | None = None
         self._given_up: dict[int, Failure | str] = {}
@@ -57,7 +57,7 @@ class SiloWorkers:
         )
 
     def __enter__(self) -> Self:
-        """The workers run already."""
+        """Returns the workers, which are running already."""
         return self
 
     def __exit__(
@@ -71,13 +71,13 @@ class SiloWorkers:
 
     @property
     def pids(self) -> list[int]:
-        """The numbers of the processes that were started, by worker."""
+        """The process ids of the started workers."""
         return [worker.pid for worker in self._workers if worker.pid is not None]
 
     def expect(self, digests: Mapping[int, str]) -> None:
-        """Says what the client itself has read of each shard.
+        """Sets the fingerprints of the shards that the client itself has read.
 
-        Workers that read something else raise an error in :meth:`gradient`.
+        Workers that have read other data raise an error in :meth:`gradient`.
         """
         with self._condition:
             self._expected = digests
@@ -87,13 +87,13 @@ class SiloWorkers:
     def gradient(self, w_D: Vector, rows_B: Indices, key: Key) -> tuple[float, Vector]:
         """Returns the mean loss over a batch and its gradient.
 
-        It waits until enough workers have answered, however long those take that were
-        started again; a warning names those that it waits for.
+        It waits until enough workers have answered, even if restarted workers take
+        long; a warning names the workers that it waits for.
 
         Args:
             w_D: the model.
             rows_B: the batch, as rows of the client's data.
-            key: what the model draws at random in this step.
+            key: the key for the model's random draws in this step.
 
         Raises:
             ConfigError: the batch has fewer samples than there are workers.
@@ -102,7 +102,7 @@ class SiloWorkers:
             StoppedError: the workers were ended meanwhile.
         """
         self._largest = max(self._largest, len(rows_B))
-        if self._largest < self._code.workers:  # a last, smaller batch may be
+        if self._largest < self._code.workers:  # a last, smaller batch is allowed
             raise ConfigError(
                 f"a batch of {len(rows_B)} samples is too small for "
                 f"{self._code.workers} workers: set algorithm.client.batch to "
@@ -122,7 +122,7 @@ class SiloWorkers:
         return decode_answer(self._code, answers)
 
     def _wait_for_answers(self) -> None:
-        """Waits until the answers can be decoded; warns ever more rarely meanwhile."""
+        """Waits until the answers can be decoded; warns at growing intervals."""
         began, patience = time.monotonic(), max(_PATIENCE, 2 * self._longest)
         late = False
         while not self._code.can_decode(list(self._answers)):
@@ -183,7 +183,7 @@ class SiloWorkers:
     # ------------------------------------------------------- called by the workers
 
     def ready(self, worker: int, ready: Ready) -> None:
-        """Takes what a worker has read of its shards."""
+        """Receives a worker's fingerprints of its shards."""
         with self._condition:
             self._ready[worker] = ready
             self._compare(worker, ready)
@@ -210,7 +210,7 @@ class SiloWorkers:
         return None
 
     def put(self, worker: int, step: int, found: Answer | Failure) -> None:
-        """Takes what came of a step; that of a step that is over is forgotten."""
+        """Receives the result of a step; drops it if the step is over."""
         with self._condition:
             if self._job is None or step != self._job.step:
                 return
@@ -221,7 +221,7 @@ class SiloWorkers:
             self._condition.notify_all()
 
     def give_up(self, worker: int, failure: Failure | str) -> None:
-        """Takes note of a worker that is not started again."""
+        """Notes that a worker is not started again."""
         with self._condition:
             self._given_up[worker] = failure
             self._condition.notify_all()

@@ -1,4 +1,4 @@
-"""The client's end of one worker of a silo: starts it, and starts it again."""
+"""The client's end of one worker of a silo: starts and restarts its process."""
 
 import logging
 import os
@@ -14,37 +14,37 @@ from fedclient.silo.worker import Blueprint, Ready
 from fedcore.user_code import Failure
 
 _log = logging.getLogger("fedclient")
-_PATIENCE = 10.0  # seconds for a process that was killed to be gone
-MOST_STARTS = 5  # in a row without an answer; then a worker is given up
+_PATIENCE = 10.0  # seconds to wait for a killed process to end
+MOST_STARTS = 5  # starts in a row without an answer after which a worker is given up
 
 
 class Desk(Protocol):
-    """Where workers take their jobs, and where their answers go."""
+    """The place where workers take their jobs and put their answers."""
 
     def ready(self, worker: int, ready: Ready) -> None:
-        """Takes what a worker has read."""
+        """Receives a worker's fingerprints of its shards."""
 
     def next_job(self, worker: int, after: int) -> Job | None:
         """Waits for a step later than ``after``; returns None at the end."""
 
     def put(self, worker: int, step: int, found: Answer | Failure) -> None:
-        """Takes what came of a step, however late."""
+        """Receives the result of a step, however late."""
 
     def give_up(self, worker: int, failure: Failure | str) -> None:
-        """Takes note that this worker is not started again."""
+        """Notes that this worker is not started again."""
 
 
 class WorkerProcess:
-    """One worker, and a thread that talks with it and restarts it.
+    """One worker, and a thread that talks to it and restarts it.
 
-    As each worker has a thread, one that stands still holds up nobody else.
+    Each worker has a thread of its own, so a worker that hangs holds up no other.
     """
 
     def __init__(self, blueprint: Blueprint, desk: Desk) -> None:
-        """Starts the worker, and does not wait for it."""
+        """Starts the worker without waiting for it."""
         self._blueprint, self._desk = blueprint, desk
         self._closing = threading.Event()
-        self._lock = threading.Lock()  # of what close() ends
+        self._lock = threading.Lock()  # guards the things that close() ends
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -52,12 +52,12 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The number of its process now; None: it has not had one so far."""
+        """The id of its current process; None if it has had none so far."""
         process = self._process
         return None if process is None else process.pid
 
     def close(self) -> None:
-        """Kills the process and waits until it is gone."""
+        """Kills the process and waits until it has ended."""
         self._closing.set()
         with self._lock:
             if self._process is not None:
@@ -119,7 +119,7 @@ class WorkerProcess:
                 connection.close()
 
     def _start(self) -> Connection | None:
-        """Starts the process; returns None if that is not wanted any more."""
+        """Starts the process; returns None if the worker was closed meanwhile."""
         ours, theirs = Pipe()
         with self._lock, theirs:
             if self._closing.is_set():
@@ -129,14 +129,14 @@ class WorkerProcess:
                 [sys.executable, "-m", "fedclient.silo", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                # One thread each, unless the environment says how many.
+                # One thread each, unless the environment sets a number.
                 env={"OMP_NUM_THREADS": "1", **os.environ},
-                start_new_session=True,  # Ctrl-C reaches the client alone
+                start_new_session=True,  # only the client itself handles Ctrl-C
             )
         return ours
 
     def _end(self) -> int | None:
-        """Ends the process; returns its status."""
+        """Ends the process; returns its exit code."""
         assert self._process is not None
         self._process.kill()
         return self._process.wait(_PATIENCE)

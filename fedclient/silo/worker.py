@@ -21,7 +21,7 @@ from fedrun.app import load_app
 
 
 class Blueprint(NamedTuple):
-    """All that a worker has to know."""
+    """The data from which a worker is made."""
 
     app: str
     device: str | None
@@ -33,26 +33,26 @@ class Blueprint(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """Told once the worker has read its shards."""
+    """The message that a worker has read its shards."""
 
     digests: dict[int, str]
-    """By shard; see :func:`fedclient.silo.answer.digests`."""
+    """The fingerprints by shard; see :func:`fedclient.silo.answer.digests`."""
 
 
 def main(handle: int) -> None:
-    """Computes as long as somebody is at the other end.
+    """Computes until the other end closes the connection.
 
     Args:
         handle: the file descriptor of the connection.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client answers Ctrl-C
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client handles Ctrl-C
     connection = Connection(handle)
     blueprint: Blueprint = connection.recv()
     jobs = queue.SimpleQueue[Job]()
     threading.Thread(target=_listen, args=(connection, jobs), daemon=True).start()
     try:
         compute = _prepare(blueprint, connection)
-    except BaseException as error:  # noqa: BLE001 -- it is told to the client
+    except BaseException as error:  # noqa: BLE001 -- the client gets it
         connection.send(Failure.of(error))
         return
     while True:
@@ -64,7 +64,7 @@ def main(handle: int) -> None:
 
 
 def _listen(connection: Connection, jobs: "queue.SimpleQueue[Job]") -> None:
-    """Takes jobs; ends the process, whatever it computes, when the client is gone."""
+    """Receives jobs; ends the process, even while it computes, without a client."""
     while True:
         try:
             jobs.put(connection.recv())
@@ -75,7 +75,7 @@ def _listen(connection: Connection, jobs: "queue.SimpleQueue[Job]") -> None:
 def _prepare(
     blueprint: Blueprint, connection: Connection
 ) -> Callable[[Job], Answer | Failure]:
-    """Reads the data, tells what was read, and returns what computes a step."""
+    """Reads the data, reports its fingerprints, and returns the job function."""
     worker = blueprint.worker
     code = gradient_code(blueprint.workers, blueprint.stragglers)
     workload = load_app(blueprint.app)
@@ -96,7 +96,7 @@ def _prepare(
         try:
             with user_code("training"):
                 return answer(model, samples, code, worker, job)
-        except BaseException as error:  # noqa: BLE001 -- it is told to the client
+        except BaseException as error:  # noqa: BLE001 -- the client gets it
             return Failure.of(error)
 
     return compute
@@ -105,11 +105,11 @@ def _prepare(
 def hold_shards(samples: Samples, shards: tuple[int, ...], count: int) -> Samples:
     """Returns samples of which only some shards are kept in memory.
 
-    A data set that is read sample by sample is left as it is.
+    A data set that is read sample by sample is returned unchanged.
 
     Args:
-        samples: of the client.
-        shards: those that are kept.
+        samples: the client's samples.
+        shards: the shards to keep.
         count: the number of shards.
     """
     if not isinstance(samples, ArraySamples | Subset) or len(shards) == count:
@@ -132,19 +132,19 @@ class HeldSamples:
         )
 
     def __len__(self) -> int:
-        """How many samples the client has."""
+        """Returns the number of the client's samples."""
         return self._count
 
     def batch(self, rows: Indices) -> tuple[object, object]:
-        """Inputs and targets of these rows.
+        """Returns the inputs and targets of these rows.
 
         Raises:
-            WorkloadError: a row is of another shard.
+            WorkloadError: a row belongs to another shard.
         """
         return self._held.batch(self._places(rows))
 
     def label_counts(self, rows: Indices) -> Counts | None:
-        """How often each class is among these rows."""
+        """Returns how often each class is among these rows."""
         return self._held.label_counts(self._places(rows))
 
     def _places(self, rows: Indices) -> Indices:

@@ -25,7 +25,7 @@ def read_workers(workers: int | None, stragglers: int | None) -> GradientCode | 
     """Returns the code of ``--workers`` and ``--stragglers``; None without workers.
 
     Raises:
-        ConfigError: there is no such code.
+        ConfigError: no code has these numbers.
     """
     if workers is None:
         if stragglers is not None:
@@ -51,11 +51,11 @@ def with_workers(
     They start when the client's data are read for the first time.
 
     Args:
-        workload: the app's, on the device.
-        app: its name, by which the workers import it.
-        device: where they compute; None: the app's own choice.
-        code: of the silo.
-        stack: ends the workers.
+        workload: the app's workload, on the device.
+        app: the app's name, by which the workers import it.
+        device: the device of the workers; None for the app's own choice.
+        code: the silo's code.
+        stack: the stack whose exit ends the workers.
 
     Raises:
         ConfigError: the app trains with a loop of its own.
@@ -81,7 +81,7 @@ def with_workers(
 
 
 class _Silo:
-    """The workers, from the first time that they are needed."""
+    """The workers, which start when they are first needed."""
 
     def __init__(
         self, app: str, device: str | None, code: GradientCode, stack: ExitStack
@@ -96,7 +96,7 @@ class _Silo:
         return self._pool
 
     def start(self, client: Client) -> None:
-        """Starts the workers, if they do not run."""
+        """Starts the workers, if they are not running."""
         if self._pool is None:
             blueprint = Blueprint(
                 self._app,
@@ -110,7 +110,7 @@ class _Silo:
             self._pool = self._stack.enter_context(pool)
 
     def expect(self, samples: Samples) -> None:
-        """Has the workers' data compared with those of the client."""
+        """Lets the workers compare their data with those of the client."""
         if self._pool is not None and not self._checked:
             self._checked = True
             self._pool.expect(digests(samples, self.code.workers))
@@ -118,17 +118,13 @@ class _Silo:
 
 @dataclass(frozen=True, kw_only=True)
 class SiloWorkload(Workload):
-    """Another workload, with gradients from the workers of a silo."""
+    """A workload with another one's model, and gradients from the workers of a silo."""
 
     inner: Workload
     silo: _Silo
 
     def flat(self) -> FlatModel:
-        """Returns the model; its gradients are of rows.
-
-        Raises:
-            ConfigError: the model has batch statistics.
-        """
+        """Returns the model, whose gradients take rows."""
         model = self.inner.flat()
         if model.spec.in_training is not None:
             raise ConfigError(
@@ -138,7 +134,7 @@ class SiloWorkload(Workload):
         return cast(FlatModel, SiloModel(model, lambda: self.silo.pool))
 
     def samples(self, data: Any, whose: str) -> Samples:
-        """Returns the rows; a batch is the numbers of its rows."""
+        """Returns the rows; a batch consists of row numbers."""
         samples = self.inner.samples(data, whose)
         self.silo.expect(samples)
         return RowSamples(samples)
@@ -150,7 +146,7 @@ class SiloWorkload(Workload):
     def weighted_gradient(
         self, model: FlatModel, priority: Priority
     ) -> WeightedGradient:
-        """Refuses: workers compute sums, and not the norms of single samples.
+        """Refuses: workers compute sums, not the gradient norms of single samples.
 
         Raises:
             ConfigError: always.
@@ -162,21 +158,21 @@ class SiloWorkload(Workload):
 
 
 class RowSamples:
-    """Samples whose batches are read elsewhere, by the numbers of their rows."""
+    """Samples whose batches are row numbers; the workers read the rows themselves."""
 
     def __init__(self, samples: Samples) -> None:
         self._samples = samples
 
     def __len__(self) -> int:
-        """How many samples there are."""
+        """Returns the number of samples."""
         return len(self._samples)
 
     def batch(self, rows: Indices) -> tuple[Indices, None]:
-        """The rows as inputs; no targets."""
+        """Returns the rows as inputs, without targets."""
         return rows, None
 
     def label_counts(self, rows: Indices) -> Counts | None:
-        """How often each class is among these rows."""
+        """Returns how often each class is among these rows."""
         return self._samples.label_counts(rows)
 
 
@@ -189,7 +185,7 @@ class SiloModel:
         self.spec, self.local_L, self.advice = model.spec, model.local_L, model.advice
 
     def seed(self, key: Key) -> None:
-        """Keeps the key: the workers draw from it, by step and shard."""
+        """Keeps the key, from which the workers draw by step and shard."""
         self._key, self._steps = key, 0
 
     def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
@@ -212,5 +208,5 @@ class SiloModel:
         raise NotStackableError("the workers of a silo compute for one client")
 
     def __getattr__(self, name: str) -> Any:
-        """All else is the model's."""
+        """Returns any other attribute of the model."""
         return getattr(self._model, name)

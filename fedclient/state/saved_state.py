@@ -1,4 +1,4 @@
-"""Converts a client's state to facts and vectors, in which it is saved, and back."""
+"""Converts a client's state to facts and vectors for saving, and back."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -27,15 +27,16 @@ from fedrun.fields import wrong_field
 
 _VECTORS = ("public", "memory", "residual", "payload")
 TREES = ("kept", "recalled", "controlled")
-"""The fields of a state that methods fill with nested tuples, dicts and arrays."""
+"""The fields of a state in which methods keep nested tuples, dicts and arrays."""
 
 
 def require_whole(state: ParticipantState) -> None:
-    """Checks that a state has the types that it should, and can be told to a server.
+    """Checks that a state has the right types and can be sent to a server.
 
     Raises:
-        ValueError, TypeError: it cannot, or the payload of the message in flight, which
-            the server would refuse again and again, is not what was written.
+        ValueError, TypeError: it is not valid, or the payload of the message in flight
+            is
+            not the written one, which the server would refuse again and again.
     """
     if wrong := wrong_field(state):
         raise ValueError(wrong)
@@ -59,7 +60,7 @@ def require_whole(state: ParticipantState) -> None:
 
 
 def vectors_of(state: ParticipantState) -> dict[str, Any]:
-    """Returns the vectors of a state and the payload in flight, or None."""
+    """Returns the vectors of a state, and the payload in flight or None."""
     pending = state.pending
     return {
         "public": state.public_D,
@@ -70,7 +71,7 @@ def vectors_of(state: ParticipantState) -> dict[str, Any]:
 
 
 def trees_of(state: ParticipantState) -> tuple[dict[str, Any], Arrays]:
-    """Returns what methods keep, for JSON, and its arrays by their names in there."""
+    """Returns the values that methods keep, for JSON, and their arrays by name."""
     arrays: Arrays = {}
     trees = {name: save_tree(getattr(state, name), name, arrays) for name in TREES}
     return trees, arrays
@@ -82,9 +83,9 @@ def facts_of(
     """Returns a state without vectors and payloads, for JSON.
 
     Args:
-        state: to be saved.
-        trees: what methods keep, as :func:`trees_of` returned it.
-        arrays: theirs, which are saved beside the facts.
+        state: the state to save.
+        trees: the values that methods keep, as :func:`trees_of` returned them.
+        arrays: their arrays, which are saved beside the facts.
     """
     pending = None
     if state.pending is not None:
@@ -133,7 +134,7 @@ def state_of(
         push["counts"] = counts_array(push["counts"])
         push["measured"] = read_measured(push.get("measured"))
         pending = Pending(Push(**push), _vector(vectors.get("residual")))
-    forms = facts.get("arrays", {})  # an older program wrote vectors alone
+    forms = facts.get("arrays", {})  # an older program wrote only vectors
     arrays = {
         name: _array(blob, *forms.get(name, ["<f4", -1]))
         for name, blob in vectors.items()
@@ -167,7 +168,7 @@ def state_of(
 
 
 def _read_abandoned(saved: list[Any] | str) -> Abandoned:
-    """Reads an epoch with its proof; an older program wrote no proof."""
+    """Reads an epoch with its proof, which an older program did not write."""
     return Abandoned(saved) if isinstance(saved, str) else Abandoned(*saved)
 
 

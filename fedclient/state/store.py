@@ -1,10 +1,10 @@
-"""A client's state directory: all that it must keep, in one SQLite file.
+"""A client's state directory: everything that it must keep, in one SQLite file.
 
-Each save is one transaction that writes what has changed, so after a kill the state is
-that before or that after it. Every value has a checksum, since a flipped bit in the
-error memory would travel to the server as if it had been learnt. Large values lie in
-pieces: SQLite makes two copies of each value that it is given, and takes none above
-1 GB.
+Each save is one transaction that writes only changes, so after a kill the state is the
+one before it or the one after it. Every value has a checksum, because a flipped bit in
+the error memory would otherwise travel to the server like a learnt value. Large values
+are stored in pieces, because SQLite makes two copies of each value and accepts none
+above 1 GB.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ CREATE TABLE pieces (
     PRIMARY KEY (key, number)
 );
 """
-_MADE = {1: _SCHEMA, 2: _CHECKS, 3: _PIECES}  # by the version that came with it
+_MADE = {1: _SCHEMA, 2: _CHECKS, 3: _PIECES}  # by the version that introduced it
 _FORGET = (
     "DELETE FROM facts WHERE key IN ('state', 'client key')",
     "DELETE FROM vectors",
@@ -143,7 +143,7 @@ class ClientStore:
         return state
 
     def spilled(self, state: ParticipantState) -> ParticipantState:
-        """Returns the state with its large vectors in files, mapped into memory."""
+        """Returns the state with its large vectors mapped into memory from files."""
         names, pending = ("public_D", "memory_D"), state.pending
         found: dict[str, Any] = {n: self.spill.moved(getattr(state, n)) for n in names}
         if pending is not None and pending.residual_D is not None:
@@ -163,7 +163,7 @@ class ClientStore:
         self._saved, self._kept_names = state, kept_names
 
     def forget(self) -> None:
-        """Removes all but name and owner: the client joins again."""
+        """Removes everything but name and owner, so that the client joins anew."""
         with self._transaction():
             for statement in _FORGET:
                 self._db.execute(statement)
@@ -174,19 +174,19 @@ class ClientStore:
         return self._fact("name")
 
     def set_name(self, name: str) -> None:
-        """Keeps the client's name."""
+        """Stores the client's name."""
         self._keep("name", name)
 
     def key(self) -> bytes:
-        """Returns the key by which the server knows this client."""
+        """Returns the key by which the server identifies this client."""
         return self._secret("client key")
 
     def owner(self) -> bytes:
-        """Returns the key that owns the client's name; it outlives the client's own."""
+        """Returns the key that owns the client's name and outlives the client's key."""
         return self._secret("owner key")
 
     def _secret(self, which: str) -> bytes:
-        """Returns the key of this name; makes one durably if there is none."""
+        """Returns the key of this name; creates and saves one if there is none."""
         kept = self._fact(which)
         if kept is None:
             kept = fresh_key().hex()
@@ -213,7 +213,7 @@ class ClientStore:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Makes all of the block's changes durable, or none."""
+        """Makes all changes of the block durable, or none."""
         with self._explaining(), transaction(self._db):
             yield
 
@@ -233,7 +233,7 @@ class ClientStore:
     def _write(
         self, state: ParticipantState, old: ParticipantState | None
     ) -> tuple[str, ...]:
-        """Writes what has changed; returns the names of what methods keep."""
+        """Writes the changes; returns the names of the values that methods keep."""
         trees, arrays = trees_of(state)
         self._put_fact("state", json.dumps(facts_of(state, trees, arrays)))
         before = {} if old is None else vectors_of(old)
@@ -287,7 +287,7 @@ class ClientStore:
         self._check(f"vectors/{key}", blob)
 
     def _large(self) -> dict[str, memoryview]:
-        """Returns the values that lie in pieces, each read into one piece of memory."""
+        """Returns the large values, each read from its pieces into one block."""
         sizes = self._db.execute(
             "SELECT key, sum(length(CAST(value AS BLOB))) FROM pieces GROUP BY 1"
         )
@@ -317,10 +317,10 @@ class ClientStore:
         self._db.execute("DELETE FROM checks WHERE key = ?", (key,))
 
     def _require(self, key: str, content: Bytes, more: str = "") -> None:
-        """Checks that a value is what was written; an older program wrote no checksums.
+        """Checks a value against its checksum; an older program wrote no checksums.
 
         Raises:
-            StateError: it is not.
+            StateError: the value does not match.
         """
         self._require_bytes(key, content)
         query = "SELECT value FROM checks WHERE key = ?"
@@ -349,7 +349,7 @@ def _checksum(key: str, content: Bytes, more: str) -> int:
 
 
 def _word_for(key: str) -> str:
-    """Returns what messages call a part of the state."""
+    """Returns the name of a part of the state for messages."""
     table, _, name = key.partition("/")
     names = {
         "vectors/public": "the public model",

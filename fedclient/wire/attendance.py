@@ -1,4 +1,4 @@
-"""Heartbeats: a thread shows the server that this process is there."""
+"""Heartbeats: a thread shows the server that this process is alive."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from fedcore.typing import Seconds
 
 
 class Attendance:
-    """Sends heartbeats until it is closed, also after the connection broke."""
+    """Sends heartbeats until it is closed, also after a broken connection."""
 
     def __init__(
         self,
@@ -19,7 +19,7 @@ class Attendance:
         interval: Seconds,
         hear: Callable[[pb.Notice], None],
     ) -> None:
-        """``hear`` is called with the server's notices, on the thread."""
+        """Calls ``hear`` with the server's notices, on the thread."""
         self._connection, self._interval = connection, interval
         self._key = connection.key  # the connection may get another client's
         self._hear = hear
@@ -30,10 +30,10 @@ class Attendance:
         self._thread.start()
 
     def close(self, waiting: str = "") -> None:
-        """Ends the session; the server notices that this process is gone.
+        """Ends the session, so that the server sees that this process is gone.
 
         Args:
-            waiting: what the server is told last: why the client begins no task.
+            waiting: the last message to the server: why the client begins no task.
         """
         self._waiting = waiting
         self._closed.set()

@@ -41,9 +41,9 @@ from fedcore.protocol import Ack, Answer, ModelName, Pull, Push, Reply, Verdict
 from fedcore.typing import Bytes, Seconds
 
 CALL: Seconds = 30.0  # a short call that takes longer has failed
-PULL: Seconds = 120.0  # a pull waits for work, but not for ever
-PER_MEGABYTE: Seconds = 30.0  # patience with a slow link: 0.3 Mbit/s
-OVERHEAD = 1 << 16  # bytes that a patch may be larger than the dense model
+PULL: Seconds = 120.0  # a pull waits for work, but not forever
+PER_MEGABYTE: Seconds = 30.0  # the slowest accepted link: 0.3 Mbit/s
+OVERHEAD = 1 << 16  # bytes by which a patch may exceed the dense model
 
 
 def _for_ever(held: bool) -> Seconds:
@@ -52,17 +52,17 @@ def _for_ever(held: bool) -> Seconds:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A pull was answered without a model."""
+    """The answer to a pull that brings no model."""
 
     answer: Verdict | Answer
     retry_after: Seconds
     reason: str = ""
-    """Why the task that it asked for is refused; empty: it is for another cause."""
+    """Why the requested task is refused; empty if the answer has another cause."""
 
 
 @dataclass
 class Partial:
-    """A download that was cut off."""
+    """A download that was interrupted."""
 
     name: str = ""
     body: memoryview = field(default_factory=lambda: room(0))
@@ -70,7 +70,7 @@ class Partial:
 
 
 class Connection:
-    """A channel to one server, for the client that has this key."""
+    """A channel to one server, for the client with this key."""
 
     def __init__(
         self,
@@ -79,20 +79,23 @@ class Connection:
         key: bytes = b"",
         room: Callable[[int], memoryview] = room,
     ) -> None:
-        """``room`` returns memory for a download."""
+        """Calls ``room`` to get memory for a download."""
         self.address, self.key, self._room = address, key, room
         self._spec = spec
         self.transferred = TransferCounter()
         self.phases: Phases = OFF
         self.begins: Callable[[bool], Seconds] = _for_ever
-        """Is called when a call begins, with whether the server may hold it; returns
-        how long it may take, or take to connect if it may be held."""
+        """Is called when a call begins, with whether the server may hold it.
+
+        It returns the maximum duration of the call, or of the connection if the call
+        may be held.
+        """
         self.open()
         self._partial = Partial()
         self.session = secrets.randbits(64)
 
     def open(self) -> None:
-        """Makes a channel, which connects with the first call."""
+        """Makes a channel, which connects at the first call."""
         self._channel = self.address.channel()
         self._stub = Stub(self._channel, self.transferred.count)
 
@@ -102,15 +105,15 @@ class Connection:
 
     @contextmanager
     def _calling(self, *, held: bool = False) -> Iterator[Seconds]:
-        """Explains the errors of a call; the next one after silence connects anew.
+        """Explains the errors of a call; reconnects before a call after silence.
 
-        The connection, or what the host's name led to, may have been forgotten.
+        A new connection also resolves the host's name anew.
 
         Args:
-            held: the server may hold the call, or it carries a model.
+            held: whether the server may hold the call, or the call carries a model.
 
         Yields:
-            How long a short call may take.
+            The maximum duration of a short call.
         """
         limit = self.begins(held)
         try:
@@ -125,7 +128,7 @@ class Connection:
             raise
 
     def _connect(self, seconds: Seconds) -> None:
-        """Waits until the channel is connected or has failed, as the call then says.
+        """Waits until the channel is connected or has failed; the call reports which.
 
         Raises:
             UnavailableError: neither happens in time.
@@ -180,14 +183,14 @@ class Connection:
         return reply
 
     def trial(self, push: Push) -> pb.TrialReply:
-        """Sends an update that counts nowhere; returns what it would have led to."""
+        """Sends an update that does not count; returns the verdict it would get."""
         with self._calling(held=True):
             frames, patience = self._frames(push, 0), self._patience(CALL)
             reply: pb.TrialReply = self._stub.trial(frames, timeout=patience)
         return reply
 
     def pull(self, pull: Pull) -> Reply | Refusal:
-        """Asks for the model and for work; resumes a download that was cut off."""
+        """Asks for the model and for work; resumes an interrupted download."""
         partial = self._partial
         request = pull_request(pull, self.key, partial.name, partial.received)
         call = self.phases.call("request", "download", "down")
@@ -203,7 +206,7 @@ class Connection:
                 return Refusal(answer, read_seconds(first.retry_after), first.reason)
             self.transferred.carry("down", 0, first.patch, len(first.patch))
             body = first.patch or self._download(first, request, frames)
-            next(frames, None)  # its end: a call that is left open is reset
+            next(frames, None)  # read to its end: a call that is left open is reset
             reply = read_pull_reply(first, pull, body)
             self.phases.note_version(reply.patch.version)
         self._partial = Partial()
@@ -236,7 +239,7 @@ class Connection:
         return partial.body.toreadonly()
 
     def push(self, push: Push, *, again: bool) -> Ack:
-        """Sends an update; with ``again``, resumes an upload that was cut off."""
+        """Sends an update; with ``again``, resumes an interrupted upload."""
         start = 0
         call = self.phases.call("upload", "verdict", "up")
         with self._calling(held=True) as limit, call:
@@ -267,7 +270,7 @@ class Connection:
         samples: int,
         text: str = "",
     ) -> None:
-        """Sends the metrics of an evaluation, and what the model wrote."""
+        """Sends the metrics of an evaluation, and the model's text output."""
         self._call(
             self._stub.report,
             pb.ReportRequest(
@@ -284,7 +287,7 @@ class Connection:
         self._call(self._stub.report, pb.ReportRequest(key=self.key, error=error))
 
     def report_skipped(self, samples: int, why: str) -> None:
-        """Reports that the user's code left samples out."""
+        """Reports that the user's code left out samples."""
         request = pb.ReportRequest(key=self.key, error=why, skipped=samples)
         self._call(self._stub.report, request)
 
@@ -293,7 +296,7 @@ class Connection:
         self._call(self._stub.leave, pb.LeaveRequest(key=self.key))
 
     def ask_while_waiting(self, why: str) -> pb.Notice | None:
-        """Says why this client waits; returns why it need not, if the server says so.
+        """Tells the server why this client waits; returns a notice to stop, if any.
 
         Raises:
             UnavailableError: the server does not answer.

@@ -1,8 +1,8 @@
-"""Records the phases of a client's tasks, for ``fedclient join --trace``.
+"""Records the phases of a client's tasks, for ``fedclient join --phases``.
 
 The file has a line of JSON for each phase, written when the phase has ended, so that a
-process that is killed leaves all whole lines. A line before them names the client; a
-client that is started again appends. :mod:`fedrun.phase_file` reads it.
+killed process leaves only whole lines. A line before them names the client; a restarted
+client appends. :mod:`fedrun.phase_file` reads the file.
 """
 
 import contextlib
@@ -29,17 +29,17 @@ _NOTHING = contextlib.nullcontext()
 
 
 class Phases:
-    """Records nothing, which costs nothing."""
+    """The recorder that records nothing, at no cost."""
 
     def begin(self, client: str, run_id: str) -> None:
-        """Says who works, and for which run."""
+        """Sets the client and the run of the phases that follow."""
 
     def one(self, phase: str) -> AbstractContextManager[None]:
         """Records the block as a phase."""
         return _NOTHING
 
     def call(self, first: str, second: str, way: Way) -> AbstractContextManager[None]:
-        """Records the block, a call, as two phases that :meth:`turn` divides.
+        """Records the block, which is a call, as two phases that :meth:`turn` divides.
 
         Args:
             first: the phase until then.
@@ -49,13 +49,13 @@ class Phases:
         return _NOTHING
 
     def turn(self) -> None:
-        """Ends the first phase of a call; any thread may say so."""
+        """Ends the first phase of a call; any thread may call this."""
 
     def note_version(self, version: int) -> None:
-        """Says which version the call has brought."""
+        """Notes the version that the call has brought."""
 
     def headers(self) -> Headers:
-        """Returns the metadata of a call in the present phase."""
+        """Returns the metadata of a call in the current phase."""
         return ()
 
     def close(self) -> None:
@@ -66,14 +66,14 @@ OFF = Phases()
 
 
 class Both(Phases):
-    """Records the same phases in two ways."""
+    """Records the same phases with two recorders."""
 
     def __init__(self, first: Phases, second: Phases) -> None:
-        """``second`` makes the metadata of calls."""
+        """Uses the second recorder for the metadata of calls."""
         self._both, self._second = (first, second), second
 
     def begin(self, client: str, run_id: str) -> None:
-        """Says who works, and for which run."""
+        """Sets the client and the run of the phases that follow."""
         for each in self._both:
             each.begin(client, run_id)
 
@@ -86,7 +86,7 @@ class Both(Phases):
 
     @contextlib.contextmanager
     def call(self, first: str, second: str, way: Way) -> Iterator[None]:
-        """Records the block, a call, as two phases."""
+        """Records the block, which is a call, as two phases."""
         one, other = self._both
         with one.call(first, second, way), other.call(first, second, way):
             yield
@@ -97,12 +97,12 @@ class Both(Phases):
             each.turn()
 
     def note_version(self, version: int) -> None:
-        """Says which version the call has brought."""
+        """Notes the version that the call has brought."""
         for each in self._both:
             each.note_version(version)
 
     def headers(self) -> Headers:
-        """Returns the metadata of a call in the present phase."""
+        """Returns the metadata of a call in the current phase."""
         return self._second.headers()
 
     def close(self) -> None:
@@ -112,13 +112,14 @@ class Both(Phases):
 
 
 class PhaseLog(Phases):
-    """Records phases in a file; an error of the disk ends the recording alone."""
+    """Records phases in a file; an error of the disk only ends the recording."""
 
     def __init__(self, path: Path, transferred: TransferCounter) -> None:
         """Opens the file, and appends if the same client has written it before.
 
         Raises:
-            ConfigError: it exists, and is no such file, or another client writes it.
+            ConfigError: the file exists and has another format, or belongs to another
+                client.
             OSError: it cannot be written.
         """
         self._path, self._transferred = path, transferred
@@ -129,7 +130,7 @@ class PhaseLog(Phases):
         except BlockingIOError:
             self.close()
             raise ConfigError(
-                f"--trace {path}: another client is writing it; name another file"
+                f"--phases {path}: another client is writing it; name another file"
             ) from None
         except OSError:
             _log.debug("%s: this file system has no locks", path)
@@ -140,15 +141,15 @@ class PhaseLog(Phases):
         self._version: int | None = None
 
     def begin(self, client: str, run_id: str) -> None:
-        """Writes who works, and for which run.
+        """Writes the client and the run of the phases that follow.
 
         Raises:
             ConfigError: the file is of another client.
         """
         if self._before not in (None, client):
             raise ConfigError(
-                f"--trace {self._path}: holds the phases of {self._before!r}, and this "
-                f"client is {client!r}; name another file"
+                f"--phases {self._path}: holds the phases of {self._before!r}, and "
+                f"this client is {client!r}; name another file"
             )
         if not self._began:
             head = {"format": FORMAT, "client": client, "run": run_id}
@@ -162,8 +163,8 @@ class PhaseLog(Phases):
     def call(self, first: str, second: str, way: Way) -> AbstractContextManager[None]:
         """Records the block as two phases; a request begins a task.
 
-        So does an upload before any request: a client that was killed sends the update
-        that it had on its disk.
+        An upload before any request begins one too: a client that was killed sends the
+        update that it had on its disk.
         """
         if first == "request" or self._task < 0:
             self._task, self._last = self._task + 1, ""
@@ -175,7 +176,7 @@ class PhaseLog(Phases):
         self._turned = time.monotonic()
 
     def note_version(self, version: int) -> None:
-        """Notes which version the call has brought."""
+        """Notes the version that the call has brought."""
         self._version = version
 
     def close(self) -> None:
@@ -185,7 +186,7 @@ class PhaseLog(Phases):
             self._file = None
 
     def framed(self, way: Way | None) -> int:
-        """The bytes of all messages in a direction so far."""
+        """Returns the bytes of all messages in a direction so far."""
         return 0 if way is None else self._transferred.load(way).framed
 
     def record(
@@ -195,9 +196,9 @@ class PhaseLog(Phases):
 
         Args:
             first: its phase, or the first one of a call.
-            second: the second phase of a call; empty: none.
-            start: when it began, by the monotonic clock.
-            nbytes: that crossed the network.
+            second: the second phase of a call; empty if there is none.
+            start: the beginning of the block, by the monotonic clock.
+            nbytes: the bytes that crossed the network.
             failed: whether it raised.
         """
         end = time.monotonic()
@@ -231,7 +232,7 @@ class PhaseLog(Phases):
     def _write(self, line: dict[str, JSON], *, newline: bool = False) -> None:
         if self._file is None:
             return
-        # The last line of a process that was killed may lack its end.
+        # The last line of a killed process may be incomplete.
         text = "\n" * newline + json.dumps(line) + "\n"
         try:
             os.write(self._file, text.encode())

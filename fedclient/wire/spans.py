@@ -1,4 +1,4 @@
-"""A trace for each task of a client, by the phases in :mod:`fedclient.wire.phases`."""
+"""A trace for each task of a client, made of its :mod:`fedclient.wire.phases`."""
 
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -11,26 +11,26 @@ from fedrun.traffic import Way
 
 
 class SpanPhases(Phases):
-    """Makes a trace of each task; a request for work begins another one."""
+    """Makes a trace of each task; a request for work begins a new trace."""
 
     def __init__(self, tracer: Tracer) -> None:
-        """``tracer`` makes the spans."""
+        """Uses ``tracer`` to make the spans."""
         self._tracer = tracer
         self._facts: dict[str, str] = {}
         self._task: Any = None
-        self._open: Any = None  # the span of the phase that goes on
+        self._open: Any = None  # the span of the current phase
         self._second = ""
 
     def begin(self, client: str, run_id: str) -> None:
-        """Says who works, and for which run."""
+        """Sets the client and the run of the traces that follow."""
         self._facts = {"client": client, "run": run_id}
 
     def one(self, phase: str) -> AbstractContextManager[None]:
-        """Makes the block a span."""
+        """Makes a span of the block."""
         return _Block(self, phase, "")
 
     def call(self, first: str, second: str, way: Way) -> AbstractContextManager[None]:
-        """Makes the block two spans, which :meth:`turn` divides."""
+        """Makes two spans of the block, which :meth:`turn` divides."""
         if first == "request":
             self._end_task()
         return _Block(self, first, second)
@@ -42,11 +42,11 @@ class SpanPhases(Phases):
             self._start(second)
 
     def headers(self) -> Headers:
-        """Returns the metadata of a call in the present phase."""
+        """Returns the metadata of a call in the current phase."""
         return self._tracer.headers(self._open)
 
     def close(self) -> None:
-        """Ends the task, and delivers its spans."""
+        """Ends the task, and exports its spans."""
         self._end_task()
         self._tracer.close()
 
@@ -59,7 +59,7 @@ class SpanPhases(Phases):
         self._second = second
 
     def leave(self, error: BaseException | None) -> None:
-        """Ends the phase that goes on."""
+        """Ends the current phase."""
         self._second = ""
         if self._open is not None:
             if error is not None:

@@ -1,4 +1,4 @@
-"""The bytes of one client process, counted where its messages are made and read."""
+"""A count of one client process's bytes, taken where messages are made and read."""
 
 import threading
 
@@ -8,7 +8,7 @@ from fedrun.units import in_bytes
 
 
 class TransferCounter:
-    """Messages and payloads in each direction; several threads may count."""
+    """Counts of messages and payloads in each direction; any thread may count."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -16,12 +16,12 @@ class TransferCounter:
         self._codecs: dict[Way, set[str]] = {"up": set(), "down": set()}
 
     def count(self, way: Way, nbytes: int) -> None:
-        """Counts a message of ``nbytes``, with what gRPC puts before it."""
+        """Counts a message of ``nbytes``, including the prefix that gRPC adds."""
         with self._lock:
             self._loads[way].framed += nbytes
 
     def carry(self, way: Way, offset: int, data: Bytes, whole: int) -> None:
-        """Counts ``data``, which lies at ``offset`` in a payload of ``whole`` bytes."""
+        """Counts ``data``, at ``offset`` of a payload of ``whole`` bytes."""
         if not len(data):
             return
         with self._lock:
@@ -33,7 +33,7 @@ class TransferCounter:
 
     @property
     def framed(self) -> int:
-        """The bytes of all messages so far, both ways."""
+        """The bytes of all messages so far, in both directions."""
         with self._lock:
             return sum(load.framed for load in self._loads.values())
 

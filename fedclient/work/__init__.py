@@ -1,1 +1,1 @@
-"""A client at work: its membership of a run, training and evaluation."""
+"""The work of a client: its membership of a run, training and evaluation."""

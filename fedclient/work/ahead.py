@@ -10,7 +10,7 @@ from fedcore.participant import Start, Trained
 from fedcore.typing import Seconds
 
 Steps = Callable[[Callable[[], bool]], Trained]
-"""Takes steps as long as it is told to go on."""
+"""A function that takes steps as long as its argument returns true."""
 
 
 class Taken(NamedTuple):
@@ -18,15 +18,15 @@ class Taken(NamedTuple):
 
     trained: Trained
     began: Seconds
-    """When they began, by the monotonic clock."""
+    """The time at which they began, by the monotonic clock."""
     seconds: Seconds
-    """How long they took."""
+    """The time that they took."""
 
 
 class Ahead:
-    """Steps that are being taken in a thread of their own; at most those of a task.
+    """Steps that a thread takes ahead; at most those of a task.
 
-    Nothing of it is on disk: after a kill the steps are taken again.
+    None of them is on disk: after a kill they are taken again.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Ahead:
         self._goes_on = False
 
     def begin(self, start: Start, steps: Steps) -> None:
-        """Begins to take steps, from what they depend on."""
+        """Begins to take steps from a given start."""
         self.stop()
         self._start, self._began = start, time.monotonic()
         self._trained: Trained | None = None
@@ -53,27 +53,27 @@ class Ahead:
             self._error = error
 
     def wait(self) -> None:
-        """Waits until the steps are taken; they stay."""
+        """Waits until the steps are taken, and keeps them."""
         if self._thread is not None:
             self._thread.join()
 
     def stop(self) -> None:
-        """Stops after the step that is being taken, and forgets the steps."""
+        """Stops after the current step, and drops the steps."""
         self._goes_on = False
         self.wait()
         self._thread = None
 
     def result(self, may_use: Callable[[Start], bool]) -> Taken | None:
-        """Returns the steps, when they began and how long they took; waits for them.
+        """Waits for the steps, and returns them with their times.
 
         Args:
-            may_use: whether steps from this start are those of the task.
+            may_use: returns whether steps from this start are those of the task.
 
         Returns:
-            None: there are none that may be used.
+            The steps; None if there are none that may be used.
 
         Raises:
-            BaseException: what taking them raised.
+            BaseException: taking the steps raised it.
         """
         if self._thread is None:
             return None

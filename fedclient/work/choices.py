@@ -1,4 +1,4 @@
-"""Settings that a client chooses itself, where the federation leaves them to it."""
+"""Settings that a client chooses itself, if the federation lets it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ def read_choices(items: Sequence[str]) -> dict[str, Any]:
     """Returns the settings that ``--choose`` names, such as ``batch=8``.
 
     Raises:
-        ConfigError: an item is no setting with a value in YAML.
+        ConfigError: an item is not a setting with a value in YAML.
     """
     example = "setting=value, as in batch=8"
     return dict(read_setting("--choose", item, example) for item in items)
@@ -27,12 +27,12 @@ def with_choices(
     """Returns the algorithm with the settings that this client has chosen.
 
     Args:
-        config: as the server told it.
-        choices: by setting of the client algorithm.
+        config: the server's config of the algorithm.
+        choices: values by the name of a setting of the client algorithm.
 
     Raises:
         ConfigError: the federation does not leave one of them to its clients, or the
-            algorithm cannot have it.
+            algorithm does not allow it.
     """
     free = config.client.may_choose
     for name in choices:

@@ -17,7 +17,7 @@ _log = logging.getLogger("fedclient")
 
 
 class Evaluator:
-    """Evaluates the versions that the server gives it."""
+    """Evaluates the versions that the server sends."""
 
     def __init__(self, member: Membership, model: FlatModel, data: Any) -> None:
         self._member, self._model, self._data = member, model, data
@@ -49,7 +49,7 @@ class Evaluator:
             self._member.wait_for_room(refusal.retry_after)
 
     def _evaluate(self, reply: Reply) -> bool:
-        """Evaluates the model that a reply holds; returns whether the run has ended."""
+        """Evaluates the model in a reply; returns whether the run has ended."""
         member = self._member
         member.participant.receive(reply)
         member.save()
@@ -65,7 +65,7 @@ class Evaluator:
                     )
                     text = written_by(self._model, state.public_D)
             except WorkloadError as error:
-                if reply.done:  # nobody waits for another try
+                if reply.done:  # nobody waits for another attempt
                     member.report_failure(error)
                     return True
                 member.confess(error)

@@ -48,17 +48,17 @@ from fedrun.json_lines import note_ids
 _log = logging.getLogger("fedclient")
 FIRST_WAIT: Seconds = 1.0
 LONGEST_WAIT: Seconds = 60.0
-# Before the first answer: who starts together is not to wait for one another.
+# Before the first answer, clients that start together do not wait for one another.
 FIRST_CONTACT_WAIT: Seconds = 0.2
 LONGEST_CONTACT_WAIT: Seconds = 5.0
 CONTACT: Seconds = 60.0  # of failures; then it waits like everybody
-LEAST_CALL: Seconds = 3.0  # that a call is given although the time is nearly over
+LEAST_CALL: Seconds = 3.0  # minimum time for a call although the time is nearly over
 LONG_WHY = 256  # characters of why a client begins no task
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a client tells the server about itself when it enrols."""
+    """The facts that a client sends to the server when it enrols."""
 
     role: pb.Role = pb.ROLE_TRAINER
     name: str = ""
@@ -71,14 +71,14 @@ class Identity:
 class Patience:
     """Waits after failures: longer each time, with jitter, until a call works.
 
-    The waits begin shorter, and stay short for a minute, as long as none has worked.
+    As long as no call has worked, the waits begin shorter and stay short for a minute.
     """
 
     give_up: Seconds | None = None
     _wait: Seconds = FIRST_CONTACT_WAIT
     _had_contact: bool = False
     _since: Seconds | None = None  # when the first call in a row that failed began
-    _began: Seconds | None = None  # the call that goes on, unless it may be held
+    _began: Seconds | None = None  # of the current call, unless it may be held
 
     @property
     def is_waiting(self) -> bool:
@@ -86,17 +86,17 @@ class Patience:
         return self._since is not None
 
     def reset(self) -> None:
-        """Restarts the time until it gives up, since a call worked."""
+        """Resets the time until it gives up, because a call has worked."""
         self._wait, self._since, self._had_contact = FIRST_WAIT, None, True
         self._began = None
 
     def begin(self, held: bool) -> Seconds:
-        """Notes that a call begins; returns how long it may take.
+        """Notes that a call begins; returns its maximum duration.
 
         Args:
-            held: the server may hold the call, or it carries a model. Then a failure
-                counts from its own time on, and only what is left after an earlier one
-                is a limit, for the time to connect.
+            held: whether the server may hold the call, or the call carries a model. A
+                failure then counts from its own time on, and the time that earlier
+                failures left only limits the time to connect.
         """
         now = time.monotonic()
         self._began = None if held else now
@@ -114,7 +114,7 @@ class Patience:
         time.sleep(self.pause(error, least))
 
     def pause(self, error: Exception, least: Seconds = 0.0) -> Seconds:
-        """Returns how long to wait after a failure.
+        """Returns the time to wait after a failure.
 
         Raises:
             UnavailableError: calls have failed for ``give_up`` seconds.
@@ -151,14 +151,14 @@ class Membership:
         self.store = store
         self.patience = Patience(give_up)
         self.connection.begins = self.patience.begin
-        self.failures = 0  # of the user's code in a row
+        self.failures = 0  # failures of the user's code in a row
         self._model, self._identity = model, identity
         self._checkpoint, self._choices = checkpoint, choices
         self._attendance: Attendance | None = None
         self._superseded: str | None = None
-        self._is_over = threading.Event()  # the run, as the server said meanwhile
-        self._pause = ""  # why the server gives no tasks, as it said last
-        self._cid = ""  # the id under which it enrolled last
+        self._is_over = threading.Event()  # the run, as a notice of the server said
+        self._pause = ""  # the server's last reason for giving no tasks
+        self._cid = ""  # the id of the last enrolment
 
     def enrol(self) -> None:
         """Joins the run under the id on disk or a new one; waits for the server."""
@@ -223,8 +223,8 @@ class Membership:
         """Asks for the model and for work, with proofs if the server wants them.
 
         Args:
-            device: where a controller of the run looks at it.
-            plan: where the update filter of the run judges tasks by it.
+            device: the device, if a controller of the run needs it.
+            plan: the plan, if the run's update filter judges tasks by it.
 
         Raises:
             OutdatedError: the server does not accept the proofs.
@@ -252,7 +252,7 @@ class Membership:
     def _hear(self, cid: str, notice: pb.Notice) -> None:
         """Notes that the run has ended, or that another process took this one's place.
 
-        That may be this process itself, under a new id.
+        The other process may be this process itself, under a new id.
         """
         if notice.kind == pb.Notice.KIND_ENDED:
             self._is_over.set()
@@ -260,9 +260,9 @@ class Membership:
             self._superseded = notice.text
 
     def rest(self, seconds: Seconds) -> None:
-        """Waits before the next call, but not for long once the run is said to be over.
+        """Waits before the next call, but only briefly once the run has ended.
 
-        The next pull tells the same.
+        The next pull confirms the end.
         """
         if self._is_over.is_set():
             time.sleep(min(seconds, FIRST_WAIT))
@@ -270,13 +270,13 @@ class Membership:
             self._is_over.wait(seconds)
 
     def wait_for_room(self, least: Seconds) -> None:
-        """Waits since the server has answered that it has no room now.
+        """Waits because the server has answered that it has no room now.
 
         Args:
-            least: how long it asks to wait.
+            least: the wait that the server asks for.
 
         Raises:
-            UnavailableError: that has been so for ``give_up`` seconds.
+            UnavailableError: the server has had no room for ``give_up`` seconds.
         """
         busy = UnavailableError("the server is busy")
         self.rest(self.patience.pause(busy, least))
@@ -289,13 +289,13 @@ class Membership:
         self.connection.close()
 
     def has_ended(self, why: str) -> bool:
-        """Returns whether the server says that the run has ended, while this one waits.
+        """Returns whether the run has ended, while this client waits.
 
-        Connects for this one question. An older server does not tell, and one that does
-        not answer now is asked again later.
+        It connects only for this question. An older server does not answer it; a server
+        that cannot be reached now is asked again later.
 
         Args:
-            why: this client begins no task.
+            why: the reason why this client begins no task.
 
         Raises:
             RefusedError: the operator has evicted this client.
@@ -316,7 +316,7 @@ class Membership:
         return True
 
     def reappear(self) -> None:
-        """Connects again, and shows the server that the client is there."""
+        """Connects again, and shows the server that the client is present."""
         self.connection.open()
         self._attend()
 
@@ -330,10 +330,10 @@ class Membership:
             raise RefusedError(f"this client stops: {self._superseded}")
 
     def note_pause(self, reason: str) -> None:
-        """Logs, once, why the server gives no task or takes no update, and its end.
+        """Logs once why the server gives no task or takes no update, and once its end.
 
         Args:
-            reason: what the newest answer said; empty: nothing.
+            reason: the reason in the newest answer; empty if there is none.
         """
         if reason != self._pause:
             again = "the server goes on"
@@ -341,7 +341,7 @@ class Membership:
         self._pause = reason
 
     def begin_anew(self, why: Exception) -> None:
-        """Forgets the state on this disk, and joins as a new client."""
+        """Drops the state on this disk, and joins as a new client."""
         _log.warning("%s; joining again", why)
         self.store.forget()
         self.enrol()
@@ -360,16 +360,16 @@ class Membership:
         self.rest(min(AFTER_FAILURE * 2**self.failures, LONGEST_WAIT))
 
     def report_failure(self, error: LatecomerError) -> None:
-        """Tells the server why a task has come to nothing."""
+        """Tells the server why a task has failed."""
         text = last_words(error)
         _log.error("%s", error if error.__cause__ is None else f"{error}\n{text}")
         self.connection.report_failure(printable(text, lines=True))
 
     def save(self) -> None:
-        """Makes the state durable; to be called before anything is sent."""
+        """Makes the state durable; must be called before anything is sent."""
         state = self.participant.state = self.store.spilled(self.participant.state)
         self.store.save(state)
-        # A message keeps its number until its verdict; then comes the next one.
+        # A message keeps its number until its verdict; then the next number follows.
         note_ids(seq=state.seq + (state.pending is None))
 
     def close(self) -> None:
@@ -382,10 +382,10 @@ class Membership:
 
 
 def _require_fit(state: ParticipantState, dim: int) -> None:
-    """Checks that what a client has kept is of the model that it trains.
+    """Checks that a client's kept vectors match the model that it trains.
 
     Raises:
-        StateError: it is of another one.
+        StateError: they are of another model.
     """
     kept = [state.public_D, state.memory_D]
     if state.pending is not None:
@@ -399,7 +399,7 @@ def _require_fit(state: ParticipantState, dim: int) -> None:
 
 
 def read_algorithm(text: str, spec: ParamSpec, choices: Mapping[str, Any]) -> Algorithm:
-    """Returns the algorithm that a server told, with this client's choices.
+    """Returns the algorithm that a server sent, with this client's choices.
 
     Raises:
         RefusedError: this program does not know a part of it.
@@ -418,18 +418,14 @@ def read_algorithm(text: str, spec: ParamSpec, choices: Mapping[str, Any]) -> Al
 
 
 def read_version_0(checkpoint: Path | None, model: FlatModel, seed: int) -> Vector:
-    """Returns version 0, from the client's file or made from the run's seed."""
+    """Returns version 0, read from the client's file or made from the run's seed."""
     if checkpoint is None:
         return initial_model(model, seed)
     return warm_start(model, checkpoint)
 
 
 def require_valid_data(workload: Workload, algorithm: Algorithm) -> None:
-    """Checks that a client has data to evaluate on, where its algorithm needs them.
-
-    Raises:
-        WorkloadError: it has none.
-    """
+    """Checks that a client has data to evaluate on, if its algorithm needs them."""
     if algorithm.config.clients_evaluate and not workload.valid_data:
         raise WorkloadError(
             "a controller of this run compares models on the client's own data: "

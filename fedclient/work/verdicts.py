@@ -1,4 +1,4 @@
-"""Logs what became of a client's updates."""
+"""Logs the verdicts on a client's updates."""
 
 import logging
 

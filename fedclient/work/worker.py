@@ -1,4 +1,4 @@
-"""A client at work: it pulls, trains and pushes until the run has ended."""
+"""The training client: it pulls, trains and pushes until the run has ended."""
 
 import logging
 import time
@@ -40,7 +40,7 @@ from fedcore.workload import Client, Workload
 
 _log = logging.getLogger("fedclient")
 AGAIN: Seconds = 5.0  # until a message that has no place now is sent again
-BESIDE = 420  # bytes that an update takes beside its payloads, both ways
+BESIDE = 420  # bytes that an update takes beside its payloads, in both directions
 
 
 class Worker:
@@ -57,28 +57,28 @@ class Worker:
         pace: Pace = AT_ONCE,
         gate: Gate = ALWAYS,
     ) -> None:
-        """Prepares a worker; nothing is sent before :meth:`run`.
+        """Prepares a worker; sends nothing before :meth:`run`.
 
         Args:
             member: the client's place in the run.
             workload: the user's workload.
             model: the workload's model.
-            client: the client whose data are trained on.
-            updates: leave for good once this many were accepted.
-            pace: the least time of each task, and which updates are not sent.
-            gate: lets it begin tasks.
+            client: the client on whose data the worker trains.
+            updates: the number of accepted updates after which it leaves for good.
+            pace: the minimum duration of each task, and which updates are not sent.
+            gate: decides when tasks may begin.
         """
         self._member, self._workload, self._model = member, workload, model
         self._client = client
         self._updates, self._pace, self._gate = updates, pace, gate
         self._data: Any = None
         self._again = False  # whether the message in flight was sent before
-        self._refreshed = self._flushed = False  # on the way out
+        self._refreshed = self._flushed = False  # while leaving
         self._task: int | None = None
-        self._device: Device | None = None  # when it asked for this task
+        self._device: Device | None = None  # at the request for this task
         self._plan: Plan | None = None
         self._ahead = Ahead()
-        self._charged = 0  # bytes that were charged to the day's budget
+        self._charged = 0  # bytes counted against the day's budget
 
     @property
     def _participant(self) -> Participant:
@@ -127,7 +127,7 @@ class Worker:
         )
         require_valid_data(self._workload, member.algorithm)
         self._client = replace(self._client, name=member.name)
-        self._plan = None  # the labels may be shared now, or no more
+        self._plan = None  # the sharing of labels may have changed
         state = self._participant.state
         self._phases.begin(member.name, state.run_id)
         self._again = state.pending is not None
@@ -152,7 +152,7 @@ class Worker:
         return self.leave() if self._is_leaving else self._pull()
 
     def _rest(self) -> None:
-        """Waits as long as the controllers say; a client that leaves does not wait."""
+        """Waits as long as the controllers require, unless the client leaves."""
         passed = self._member.connection.transferred.framed
         if passed > self._charged:
             report = Report(at=time.time(), nbytes=passed - self._charged)
@@ -210,14 +210,14 @@ class Worker:
             case Answer.OBSOLETE:
                 raise OutdatedError("this client has left the run")
             case _ if refusal.reason:
-                rest = refusal.retry_after  # no failure: the server has answered
+                rest = refusal.retry_after  # not a failure: the server has answered
                 _log.info("no task: %s; asking again in %.1f s", refusal.reason, rest)
                 self._member.rest(rest)
             case _:
                 self._member.wait_for_room(refusal.retry_after)
 
     def _describe_plan(self) -> Plan | None:
-        """What the update filter is to know before it lets this client train."""
+        """Returns the plan by which the update filter decides whether to train."""
         if not self._member.algorithm.config.update_filter.rest:
             return None
         if self._plan is None:
@@ -226,7 +226,7 @@ class Worker:
                 with user_code("train_data"):
                     self._plan = self._trainer.plan(data)
             except WorkloadError:
-                return None  # the task will raise it again, and is reported then
+                return None  # the task will raise it again, and reports it then
         return self._plan
 
     # ----------------------------------------------------------------- training
@@ -244,7 +244,7 @@ class Worker:
                 self._participant.observe(Report(at=time.time(), public=public))
             self._train(began)
         except WorkloadError as error:
-            self._data = None  # read again: the reason may lie there
+            self._data = None  # read again: the data may be the reason
             self._member.confess(error)
         except ConfigError as error:  # the same in each task
             self._member.report_failure(error)
@@ -260,7 +260,7 @@ class Worker:
         taken = self._ahead.result(lambda start: may_use(algorithm, state, start))
         if taken is not None:
             ahead, began = taken.trained, taken.began
-            # The counter of energy has counted other things since.
+            # The energy counter has counted other work since then.
             used, trains = None, time.monotonic() - taken.seconds
         with self._phases.one("compute"):
             trained, base, key = self._trainer.task(
@@ -281,7 +281,7 @@ class Worker:
         with self._phases.one("encode"):
             participant.finish(trained, base, key)
             skipped, why = trained.skipped, trained.why
-            del trained, ahead, taken  # the message holds what they have held
+            del trained, ahead, taken  # the message contains their values
             participant.note_task(time.time(), own)
             member.save()
         self._give_back()
@@ -294,11 +294,11 @@ class Worker:
         self._train_on()
 
     def _give_back(self) -> None:
-        """Frees what earlier models and messages have left, if they are large."""
+        """Frees the memory of earlier models and messages, if they are large."""
         give_back(4 * self._model.spec.dim, cycles=True)
 
     def _train_on(self) -> None:
-        """Takes the next task's steps while the message travels, if they can be."""
+        """Takes the next task's steps while the message travels, if possible."""
         state, member = self._participant.state, self._member
         start = start_ahead(member.algorithm, state)
         trainer, client = self._trainer, self._client
@@ -313,7 +313,7 @@ class Worker:
         )
 
     def _tasks(self, sent: int) -> int:
-        """The number of tasks so far; a restart begins with that of updates sent."""
+        """Returns the number of tasks so far; after a restart, that of updates sent."""
         self._task = sent if self._task is None else self._task + 1
         return self._task
 
@@ -337,7 +337,7 @@ class Worker:
         _log.info("version %d: %s", name.version, told(values, samples))
 
     def _metrics(self, model_D: Vector | None, kept: State) -> tuple[Metrics, int]:
-        """Evaluates a model, with what is kept beside it, on this client's own data."""
+        """Returns the metrics of a model and its kept values on this client's data."""
         self._ahead.wait()  # the model computes one thing at a time
         valid_data, config = self._workload.valid_data, self._member.algorithm.config
         held = self._participant.state.held
@@ -357,7 +357,7 @@ class Worker:
                 self._evaluate()
             except WorkloadError as error:
                 self._member.report_failure(error)
-        except UnavailableError as error:  # it does not wait for ever
+        except UnavailableError as error:  # it does not wait forever
             _log.warning("the last version's metrics were not sent: %s", error)
 
     # ------------------------------------------------------------------- pushes
@@ -385,7 +385,7 @@ class Worker:
                 self._enrol()
             case Outcome.PULL:
                 self._pull(work=False)
-            case _ if ack.reason:  # no failure: the server has answered
+            case _ if ack.reason:  # not a failure: the server has answered
                 self._member.patience.reset()
                 self._member.note_pause(ack.reason)
                 self._member.rest(max(ack.retry_after, AGAIN))
@@ -395,10 +395,11 @@ class Worker:
     # -------------------------------------------------------------------- leave
 
     def leave(self) -> bool:
-        """Leaves for good: sends what the error memory holds, and says goodbye.
+        """Leaves for good: sends the content of the error memory, and then leaves.
 
-        That is one message, based on the newest version; what it cannot carry is
-        counted as lost. Returns whether the client has left or the run has ended.
+        It sends one message, based on the newest version; the part that the message
+        cannot carry is counted as lost. Returns whether the client has left or the run
+        has ended.
         """
         if not self._refreshed:
             ended = self._pull(work=False)
@@ -415,7 +416,7 @@ class Worker:
         return True
 
     def leave_now(self) -> None:
-        """Joins, and leaves for good."""
+        """Joins, and leaves for good at once."""
         state = self._member.store.load()
         if state is None or state.left:
             _log.info("nothing to do: no client of a run is in this state directory")

@@ -1,4 +1,4 @@
-"""The phases of one client's tasks, as ``fedclient join --trace`` records them.
+"""The phases of one client's tasks, as ``fedclient join --phases`` records them.
 
 A row is a phase of a task: which task, which phase, when it started, how long it took,
 how many bytes crossed the network, and the phase that it had to wait for. Rows of one

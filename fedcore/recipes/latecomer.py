@@ -7,8 +7,7 @@ Middleware 2020); the models are averaged at the server (Defazio et al., NeurIPS
 The largest values travel as multiples of a power of two, with error memories in both
 directions (double compression, AAAI 2021), exact under any dropout by the exactly-once
 protocol of this project (docs/protocol.md). All of it was chosen by measurement:
-docs/decisions/0014-latecomers-codecs.md, 0023-latecomers-weights.md,
-0035-averaging-at-the-server.md, 0043-weights-with-a-limit.md and
+docs/decisions/0014-latecomers-codecs.md, 0023-latecomers-weights.md and
 0051-fresh-updates-count-twice.md.
 """
 

@@ -1,4 +1,4 @@
-"""A Flower app in this process: its ClientApp, and what its ServerApp sends first."""
+"""A Flower app in this process: its ClientApp, and its ServerApp's first message."""
 
 import sys
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from fedflower.app.library import flwr
 from fedflower.app.messages import Answer
 from fedflower.app.records import RecordLayout
 
-USUAL = Key.root(0).fold_in("initial")  # of version 0 in a run with the seed 0
+USUAL = Key.root(0).fold_in("initial")  # key of version 0 in a run with the seed 0
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class FlowerApp:
     """A Flower app, imported once.
 
     Attributes:
-        folder: of the app.
-        replaced: values in place of those in its pyproject.toml.
+        folder: the app's folder.
+        replaced: values that replace those in its pyproject.toml.
         limit: how long to wait for the ServerApp's first message.
     """
 
@@ -37,7 +37,7 @@ class FlowerApp:
     _drawn: dict[int, First] = field(default_factory=dict, repr=False)  # the last one
 
     def __post_init__(self) -> None:
-        """Checks that the values that are replaced exist.
+        """Checks that the replaced values exist.
 
         Raises:
             WorkloadError: the app's pyproject.toml has no such value.
@@ -57,7 +57,7 @@ class FlowerApp:
 
     @property
     def run_config(self) -> dict[str, Value]:
-        """What ``Context.run_config`` holds."""
+        """The content of ``Context.run_config``."""
         return {**self.folder.config, **self.replaced}
 
     @cached_property
@@ -81,21 +81,21 @@ class FlowerApp:
 
     @cached_property
     def layout(self) -> RecordLayout:
-        """How the arrays of the model lie in a flat vector."""
+        """The layout of the model's arrays in a flat vector."""
         return RecordLayout.of(self.first.arrays)
 
     @cached_property
     def first(self) -> First:
-        """What the ServerApp sends first; its arrays are of the seed 0."""
+        """The ServerApp's first message; its arrays are drawn with the seed 0."""
         return self._draw(USUAL)
 
     def first_of(self, key: Key) -> First:
-        """Returns what the ServerApp sends first, with arrays drawn by this key.
+        """Returns the ServerApp's first message, with arrays drawn by this key.
 
-        Only the last one is kept beside :attr:`first`, since each holds a model.
+        Only the last one is kept beside :attr:`first`, because each holds a model.
 
         Raises:
-            WorkloadError: it sends nothing, or raises.
+            WorkloadError: the ServerApp sends nothing, or raises.
         """
         seed = key.seed()
         if seed == USUAL.seed():
@@ -126,7 +126,7 @@ class FlowerApp:
         )
 
     def _ask(self, node: int, message: Any) -> Any:
-        """A client's reply to what the ServerApp asks before the first training."""
+        """Returns a client's reply to a request before the first training."""
         client = Client(f"client-{node}", node, self.folder.nodes)
         state = flwr("flwr.app").RecordDict()
         return self.client_app(message, self.context(client, state))
@@ -136,20 +136,20 @@ class FlowerApp:
         return messages.context(client, state, self.run_config)
 
     def has(self, kind: str) -> bool:
-        """Whether the ClientApp has a function for ``train`` or ``evaluate``."""
+        """Returns whether the ClientApp has a function of this kind."""
         functions = getattr(self.client_app, "_registered_funcs", None)
         if functions is None or getattr(self.client_app, "_call", None):
-            return True  # a NumPyClient says so when it is asked
+            return True  # a NumPyClient reports it when it is asked
         return f"{kind}.default" in functions
 
     def train(self, arrays: Any, client: Client, state: Any, version: int) -> Answer:
-        """Has the ClientApp train on a client's data.
+        """Lets the ClientApp train on a client's data.
 
         Args:
             arrays: an ArrayRecord of the model.
-            client: whose data.
-            state: of the client; the app may change it.
-            version: of the model.
+            client: the client with the data.
+            state: the client's state; the app may change it.
+            version: the version of the model.
         """
         first = self.first
         app, records = (
@@ -163,7 +163,7 @@ class FlowerApp:
         return self._answer(first.kind, content, client, state, version + 1)
 
     def evaluate(self, arrays: Any, client: Client, state: Any, version: int) -> Answer:
-        """Has the ClientApp evaluate a model on a client's data; see :meth:`train`."""
+        """Lets the ClientApp evaluate a model on a client's data; see :meth:`train`."""
         first, app = self.first, flwr("flwr.app")
         configs = [
             name for name, r in first.records.items() if isinstance(r, app.ConfigRecord)

@@ -1,4 +1,4 @@
-"""The federation that a Flower app's folder describes, where there is no YAML."""
+"""The federation that a Flower app's folder describes, for use without YAML."""
 
 import logging
 from pathlib import Path
@@ -26,7 +26,7 @@ def federation_of(name: str) -> tuple[dict[str, Any], Path]:
 
 
 def describe(app: FlowerApp, name: str) -> dict[str, Any]:
-    """Returns a config as plain data: synchronous FedAvg, as the ServerApp has it.
+    """Returns a config as plain data: synchronous FedAvg, as the ServerApp defines it.
 
     Rounds, the share of clients in each, and evaluations are those of the ServerApp's
     strategy; the number of clients is that of ``options.num-supernodes``.

@@ -1,6 +1,6 @@
-"""A Flower app's folder: its pyproject.toml, and the two apps that this names.
+"""A Flower app's folder: its pyproject.toml, and the two apps that this file names.
 
-The name of such an app is ``flower:FOLDER``. What follows a question mark replaces
+The name of such an app is ``flower:FOLDER``. The part after a question mark replaces
 values of ``tool.flwr.app.config``: ``flower:FOLDER?learning-rate=0.1&local-epochs=2``.
 """
 
@@ -26,12 +26,13 @@ from fedrun.plain_files import read_plain
 from fedrun.user_files import why_not_imported
 
 PREFIX = "flower:"
-# What Flower's own build leaves out at the top of an app's folder, and anywhere in it;
-# hidden folders, as of version control and caches, are left out as well.
+# The files that Flower's build leaves out at the top of an app's folder, and anywhere
+# in it; hidden folders, such as those of version control and caches, are left out as
+# well.
 _ENVIRONMENTS = frozenset({"env", "venv", "ENV", "env.bak", "venv.bak"})
 NOT_AT_TOP = _ENVIRONMENTS | {"build", "eggs", "lib", "lib64", "parts"}
 NOT_ANYWHERE = frozenset({"__pycache__", "node_modules", "site-packages"})
-NODES = 10  # where the folder does not say how many SuperNodes it simulates
+NODES = 10  # if the folder does not say how many SuperNodes it simulates
 PAIR = re.compile(r"(\S+?)=(\"[^\"]*\"|'[^']*'|\S+)")
 Value = bool | int | float | str
 UserConfig = dict[str, Value]
@@ -39,15 +40,15 @@ UserConfig = dict[str, Value]
 
 @dataclass(frozen=True)
 class FlowerFolder:
-    """What a Flower app's pyproject.toml says.
+    """The content of a Flower app's pyproject.toml.
 
     Attributes:
         path: the folder, absolute.
-        name: of the project.
-        client: where the ClientApp is, ``module:attribute``.
-        server: where the ServerApp is; empty: the folder names none.
-        config: what ``Context.run_config`` holds, with keys like ``a.b``.
-        nodes: how many SuperNodes a simulation has.
+        name: the name of the project.
+        client: the place of the ClientApp, ``module:attribute``.
+        server: the place of the ServerApp; empty if the folder names none.
+        config: the content of ``Context.run_config``, with keys like ``a.b``.
+        nodes: the number of SuperNodes of a simulation.
     """
 
     path: Path
@@ -102,7 +103,7 @@ class FlowerFolder:
         """Imports an app of the folder.
 
         Args:
-            reference: where it is, ``module:attribute``.
+            reference: the place of the app, ``module:attribute``.
             kind: ``ClientApp`` or ``ServerApp``.
 
         Raises:
@@ -146,7 +147,7 @@ class FlowerFolder:
                 del sys.modules[name]
 
     def forget(self) -> None:
-        """Forgets what was imported from the folder, so that it is imported anew."""
+        """Forgets the modules imported from the folder, so that they load anew."""
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
             path = Path(file).resolve() if file else None
@@ -181,9 +182,9 @@ def app_name(folder: str, run_config: Iterable[str] = ()) -> str:
     """Returns the name of a Flower app.
 
     Args:
-        folder: of the app.
-        run_config: other values than those of its pyproject.toml, each as Flower takes
-            them: ``"a=1 b=2"``, or a TOML file.
+        folder: the app's folder.
+        run_config: values that replace those of its pyproject.toml, in Flower's form:
+            ``"a=1 b=2"``, or a TOML file.
 
     Raises:
         ConfigError: one of them is neither.
@@ -196,13 +197,13 @@ def app_name(folder: str, run_config: Iterable[str] = ()) -> str:
 
 
 def node_items(node_config: Iterable[str]) -> list[str]:
-    """Returns the items of ``--node-config`` as those of ``--data``: ``key=value``.
+    """Returns the items of ``--node-config`` in the form of ``--data``: ``key=value``.
 
     Args:
-        node_config: each as Flower takes them: ``"a=1 b=2"``, or a TOML file.
+        node_config: the items in Flower's form: ``"a=1 b=2"``, or a TOML file.
 
     Raises:
-        ConfigError: one of them is neither.
+        ConfigError: one of them has another form.
     """
     values: UserConfig = {}
     for each in node_config:
@@ -217,11 +218,11 @@ def code_hash(name: str) -> str:
 
 
 def parse_name(name: str, folder: Path) -> tuple[Path, UserConfig]:
-    """Splits the name of a Flower app into its folder and the values that it replaces.
+    """Splits the name of a Flower app into its folder and its replaced values.
 
     Args:
         name: ``flower:FOLDER?key=value&key=value``.
-        folder: to which a relative one belongs.
+        folder: the folder to which a relative one belongs.
 
     Raises:
         ConfigError: a value is not ``key=value``.
@@ -239,10 +240,10 @@ def parse_name(name: str, folder: Path) -> tuple[Path, UserConfig]:
 
 
 def read_config(text: str, option: str) -> UserConfig:
-    """Reads values as Flower's commands take them: ``"a=1 b='two'"``, or a TOML file.
+    """Reads values in the form of Flower's commands: ``"a=1 b='two'"``, or a TOML file.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the text has another form.
     """
     if text.endswith(".toml") and "=" not in text:
         try:
@@ -263,7 +264,7 @@ def _toml(text: str) -> dict[str, Any]:
     """Reads TOML.
 
     Raises:
-        ValueError: it is none, or is nested too deeply.
+        ValueError: the text is not TOML, or is nested too deeply.
     """
     try:
         found = tomllib.loads(text)
@@ -274,7 +275,7 @@ def _toml(text: str) -> dict[str, Any]:
 
 
 def scalar(text: str) -> Value:
-    """Returns a value as TOML reads it; what TOML does not know is a text."""
+    """Returns a value as TOML reads it; anything else is a text."""
     try:
         value = _toml(f"v = {text}")["v"]
     except ValueError:
@@ -303,7 +304,7 @@ def flat_config(values: Mapping[str, Any], where: str, start: str = "") -> UserC
 
 
 def is_own(file: Path) -> bool:
-    """Whether a file is code of the app, and not of its tests, libraries or caches.
+    """Returns whether a file is app code, and not of its tests, libraries or caches.
 
     Args:
         file: its path from the app's folder.
@@ -320,7 +321,7 @@ def is_own(file: Path) -> bool:
 
 
 def _spelt(value: Value) -> str:
-    """A value as TOML spells it."""
+    """Returns a value in TOML's spelling."""
     if isinstance(value, bool):
         return str(value).lower()
     # TOML knows the escapes of JSON
@@ -341,7 +342,7 @@ def _is_reference(text: object) -> bool:
 
 
 def _nodes(federations: Mapping[str, Any]) -> int:
-    """How many SuperNodes the default federation simulates."""
+    """Returns the number of SuperNodes that the default federation simulates."""
     usual = _table(federations, str(federations.get("default", "")))
     count = _table(usual, "options").get("num-supernodes", NODES)
     return count if isinstance(count, int) and count > 0 else NODES

@@ -1,7 +1,7 @@
 """Version 0 of a Flower app: the first message that its ServerApp sends for training.
 
-The ServerApp runs against a Grid that answers what it asks before, keeps the first
-message of type ``train``, and ends it there. A ServerApp of the older kind, with a
+The ServerApp runs against a Grid that answers earlier requests, keeps the first message
+of type ``train``, and then ends the ServerApp. A ServerApp of the older kind, with a
 strategy of ``flwr.server.strategy`` and clients that are NumPyClients, is asked for the
 parameters and the instructions of its first round.
 """
@@ -24,7 +24,7 @@ from fedflower.app.messages import EXAMPLES, RUN_ID, SERVER, as_numbers
 LIMIT: Seconds = 120.0
 MOST_NODES = 4096
 LEGACY_TRAIN, LEGACY_EVALUATE = "fitins", "evaluateins"
-# Of a version, and its ArrayRecord.
+# Arguments: a version, and its ArrayRecord.
 CentralEvaluation = Callable[[int, Any], Mapping[str, float]]
 Ask = Callable[[int, Any], Any]  # a node's number and a message; returns the reply
 _ONE_AT_A_TIME = threading.Lock()
@@ -32,20 +32,20 @@ _ONE_AT_A_TIME = threading.Lock()
 
 @dataclass
 class First:
-    """What a ServerApp sends first, and how it evaluates.
+    """The ServerApp's first message, and its settings of training and evaluation.
 
     Attributes:
         arrays: the ArrayRecord of version 0.
         arrays_key: its name in a message.
         records: all other records of the message, by name.
         kind: the type of the message, such as ``train``.
-        evaluate_config: of evaluations by clients; None: like ``records``.
+        evaluate_config: the config of evaluations by clients; None: like ``records``.
         weight: the metric that holds a client's number of examples.
-        rounds: how many rounds the ServerApp would run; None: unknown.
+        rounds: the number of rounds of the ServerApp; None if unknown.
         fraction: the share of clients that train in a round.
-        fewest: and how many do at least.
-        strategy: the name of its strategy; empty: unknown.
-        evaluate: evaluates a model where the server is; None: it does not.
+        fewest: the least number of clients that train in a round.
+        strategy: the name of its strategy; empty if unknown.
+        evaluate: evaluates a model at the server; None if the ServerApp does not.
     """
 
     arrays: Any = None
@@ -74,15 +74,15 @@ def first_message(
     Args:
         app: the ServerApp.
         context: its Context.
-        ask: answers a message that comes before, as a client.
-        nodes: how many nodes the Grid has at first. If it is asked again and again
-            before a message is sent, there are more each time.
-        whose: names the app, for messages.
+        ask: answers an earlier message, as a client.
+        nodes: the number of nodes of the Grid at first. Each repeated question before a
+            message adds more nodes.
+        whose: the app's name, for error messages.
         limit: how long to wait for the message.
 
     Raises:
         UserCodeError: the ServerApp raised.
-        WorkloadError: it ended without such a message, or has not sent one in time.
+        WorkloadError: the ServerApp ended without such a message, or sent none in time.
     """
     first, failure = First(), list[LatecomerError]()
     grid = _grid()(first, ask, nodes)
@@ -122,7 +122,7 @@ def first_message(
 
 
 class _CapturedError(BaseException):
-    """Ends a ServerApp; a handler of Exception lets it pass."""
+    """Ends a ServerApp; no handler of Exception catches it."""
 
 
 def _grid() -> Any:
@@ -131,7 +131,7 @@ def _grid() -> Any:
     run_type = _run_type()
 
     class CapturingGrid(base):  # type: ignore[misc, valid-type]
-        """Answers all messages but the first one for training, which it keeps."""
+        """A Grid that answers all messages, but keeps the first one for training."""
 
         captures = True  # a strategy with a loop of its own leaves it to Flower's
 
@@ -142,7 +142,7 @@ def _grid() -> Any:
             self.is_over = False
 
         def set_run(self, *args: Any, **options: Any) -> None:
-            """Does nothing: there is one run."""
+            """Does nothing, because there is only one run."""
 
         @property
         def run(self) -> Any:
@@ -167,7 +167,7 @@ def _grid() -> Any:
             )
 
         def get_node_ids(self) -> Iterable[int]:
-            """Returns the nodes; more and more of them for one who waits."""
+            """Returns the nodes; a caller that asks repeatedly gets more of them."""
             if self.is_over:
                 raise _CapturedError
             self._asked += 1
@@ -206,7 +206,7 @@ def _grid() -> Any:
 
 
 def keep(first: First, message: Any) -> None:
-    """Keeps what a message for training holds.
+    """Keeps the content of a message for training.
 
     Raises:
         WorkloadError: it holds no arrays, or several ArrayRecords.
@@ -225,7 +225,7 @@ def keep(first: First, message: Any) -> None:
 
 @contextmanager
 def _watch(first: First, grid: Any) -> Iterator[None]:
-    """Notes how a strategy is started; a central evaluation waits for our evaluator."""
+    """Notes how a strategy is started; leaves central evaluations to our evaluator."""
     strategies = flwr("flwr.serverapp.strategy")
     kind = strategies.Strategy
     original = kind.start
@@ -293,7 +293,7 @@ def _run_legacy(app: Any, context: Any, grid: Any, first: First) -> None:
 
 
 def _ask(manager: Any) -> Any:
-    """Returns the parameters that one of the clients begins with."""
+    """Returns the initial parameters of one of the clients."""
     common = flwr("flwr.common")
     found = manager.sample(1)[0].get_parameters(common.GetParametersIns({}), None, 0)
     if found.status.code != common.Code.OK or not found.parameters.tensors:
@@ -324,7 +324,7 @@ def _legacy_central(strategy: Any) -> CentralEvaluation | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Lets Flower log warnings alone, and its messages know whose they are."""
+    """Makes Flower log only warnings, and names the author of its messages."""
     logger = logging.getLogger("flwr")
     before = logger.level
     logger.setLevel(logging.WARNING)
@@ -336,7 +336,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _name_task() -> None:
-    """Says whose messages are made here; newer versions of flwr want to know."""
+    """Sets the author of the messages that are made here, as newer flwr requires."""
     try:
         identity = flwr("flwr.supercore.task_identity").TaskIdentity
     except ModuleNotFoundError:

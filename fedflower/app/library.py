@@ -1,4 +1,4 @@
-"""The library flwr, where it is installed and not too old."""
+"""The library flwr, if it is installed and recent enough."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from typing import Any
 from fedcore.errors import ConfigError
 from fedrun.optional import needed
 
-OLDEST = (1, 24)  # the first whose range of protobuf meets ours
+OLDEST = (1, 24)  # the first whose range of protobuf overlaps with ours
 EXTRA = "flower"
 PURPOSE = "a Flower app"
 
@@ -21,7 +21,7 @@ def flwr(module: str, purpose: str = PURPOSE) -> Any:
 
     Args:
         module: its dotted name.
-        purpose: what cannot be done without it, for the message.
+        purpose: the feature that needs it, for the error message.
 
     Raises:
         ConfigError: it is not installed, or too old; the message says how to get it.
@@ -40,5 +40,5 @@ def flwr(module: str, purpose: str = PURPOSE) -> Any:
 
 @cache
 def _read_version() -> str:
-    """Returns the version of flwr; to read it takes a millisecond."""
+    """Returns the version of flwr; reading it takes a millisecond."""
     return version("flwr")

@@ -1,4 +1,4 @@
-"""The messages that a ClientApp is called with, and what its replies hold."""
+"""The messages with which a ClientApp is called, and the content of its replies."""
 
 import time
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from fedcore.workload import Client
 from fedflower.app.folder import scalar
 from fedflower.app.library import flwr
 
-RUN_ID = 1  # a client's folder belongs to one run, so this tells no runs apart
+RUN_ID = 1  # constant: a client's folder belongs to one run
 SERVER = 1  # the node that Flower's messages come from
 TTL = 43_200.0  # seconds; a reply is never too late
 ROUND = "server-round"
 LEGACY_ROUND = "server_round"
 EXAMPLES = "num-examples"
-LOSSES = ("train_loss", "train-loss", "loss")  # what apps call it
-LONG_NUMBER = 20  # digits, which are more than those of any part
+LOSSES = ("train_loss", "train-loss", "loss")  # the names that apps use for it
+LONG_NUMBER = 20  # digits, more than those of any part
 _PLACES = (("partition-id", "num-partitions"), ("partition_id", "num_partitions"))
 _LEGACY = {"train": "fitres", "evaluate": "evaluateres"}
 
@@ -34,16 +34,16 @@ Config = Mapping[str, Any]
 
 
 class Answer(NamedTuple):
-    """What a reply of a ClientApp holds."""
+    """The content of a ClientApp's reply."""
 
     arrays: Any
-    """An ArrayRecord; None: it has none."""
+    """An ArrayRecord; None if the reply has none."""
     examples: float | None
     metrics: dict[str, float]
 
 
 class TrainReply(NamedTuple):
-    """What a reply to a train message holds."""
+    """The content of a reply to a train message."""
 
     arrays: Any
     """The trained model, as Flower's ArrayRecord."""
@@ -53,15 +53,14 @@ class TrainReply(NamedTuple):
 
 
 def node_id(name: str) -> int:
-    """Returns a client's node id: it follows from its name, and stays the same."""
+    """Returns a client's node id, which follows from its name and stays the same."""
     return int.from_bytes(sha256(name.encode()).digest()[:8]) >> 1 | 1
 
 
 def node_config(client: Client) -> dict[str, Any]:
-    """Returns what ``Context.node_config`` holds for a client.
+    """Returns the content of ``Context.node_config`` for a client.
 
-    What was given with ``--data`` or ``--node-config`` follows the partition, and may
-    replace it.
+    Items of ``--data`` or ``--node-config`` follow the partition, and may replace it.
     """
     given = {key: scalar(value) for key, value in client.args.items()}
     return {"partition-id": client.index, "num-partitions": client.count, **given}
@@ -70,7 +69,7 @@ def node_config(client: Client) -> dict[str, Any]:
 def read_place(config: Config) -> tuple[int, int]:
     """Returns a node's part of the data, index and count, as its node config names it.
 
-    It is (0, 1) where the config has none. The names are those of Flower's simulation.
+    It is (0, 1) if the config has none. The names are those of Flower's simulation.
 
     Raises:
         ConfigError: the config names a part that cannot be.
@@ -89,7 +88,7 @@ def read_place(config: Config) -> tuple[int, int]:
 
 
 def _whole(value: object) -> int | None:
-    """Returns a whole number from 0 on, or text that is one; None: it is neither."""
+    """Returns a whole number from 0 on, also from text; None for anything else."""
     if isinstance(value, str) and value.isascii() and value.isdecimal():
         value = int(value[:LONG_NUMBER])
     return value if type(value) is int and value >= 0 else None
@@ -99,7 +98,7 @@ def context(client: Client, state: Any, run_config: Config) -> Any:
     """Returns the Context of a client.
 
     Args:
-        client: whose it is.
+        client: the client.
         state: a RecordDict, which the app may change.
         run_config: the app's own settings.
     """
@@ -118,7 +117,7 @@ def instruction(content: Content, kind: str, client: Client, group: str) -> Mess
     Args:
         content: a RecordDict.
         kind: its message type, such as ``train`` or ``evaluate``.
-        client: whom it is for.
+        client: the receiver.
         group: the round, as text.
     """
     app, to = flwr("flwr.app"), node_id(client.name)
@@ -137,18 +136,18 @@ def instruction(content: Content, kind: str, client: Client, group: str) -> Mess
 
 
 def call(app: Any, message: Message, context: Any, whose: str) -> Content:
-    """Calls a ClientApp, and returns what its reply holds.
+    """Calls a ClientApp, and returns the content of its reply.
 
     Args:
         app: the ClientApp.
         message: the instruction.
-        context: of the client; the app may change its state.
-        whose: names the app, for messages.
+        context: the client's Context; the app may change its state.
+        whose: the app's name, for error messages.
 
     Raises:
-        UserCodeError: the reply tells an error.
+        UserCodeError: the reply reports an error.
         WorkloadError: there is no function for such a message, or no reply.
-        Exception: what the app raised.
+        Exception: the app raised it.
     """
     kind = message.metadata.message_type
     try:
@@ -171,27 +170,27 @@ def call(app: Any, message: Message, context: Any, whose: str) -> Content:
 
 
 def lacks_function(category: str, error: str) -> bool:
-    """Whether an error of a ClientApp says that it has no function for a message.
+    """Returns whether an error says that a ClientApp has no function for a message.
 
     Args:
         category: ``train`` or ``evaluate``.
-        error: in Flower's words.
+        error: the error in Flower's words.
     """
     return f"No {category} function registered" in error
 
 
 def read_reply(content: Content, kind: str, weight: str, whose: str) -> Answer:
-    """Returns what a reply holds, of a ClientApp or of a NumPyClient.
+    """Returns the content of a reply of a ClientApp or of a NumPyClient.
 
     Args:
-        content: of the reply.
+        content: the reply's records.
         kind: ``train`` or ``evaluate``.
         weight: the metric that holds the number of examples.
-        whose: names the app, for messages.
+        whose: the app's name, for error messages.
 
     Raises:
         WorkloadError: there are several records of a kind.
-        UserCodeError: a NumPyClient says that it failed.
+        UserCodeError: a NumPyClient reports a failure.
     """
     legacy = _LEGACY[kind]
     if f"{legacy}.num_examples" in content:
@@ -209,10 +208,11 @@ def read_reply(content: Content, kind: str, weight: str, whose: str) -> Answer:
 
 
 def require_examples(examples: float | None, kind: str, weight: str, whose: str) -> int:
-    """Returns the number of examples that a reply tells.
+    """Returns the number of examples in a reply.
 
     Raises:
-        UserCodeError: it tells none, or no number from 1 to ``MOST_COUNTED``.
+        UserCodeError: it has no such number, or one that is not from 1 to
+            ``MOST_COUNTED``.
     """
     if examples is None:
         raise UserCodeError(
@@ -228,16 +228,16 @@ def require_examples(examples: float | None, kind: str, weight: str, whose: str)
 
 
 def require_trained(found: Answer, weight: str, whose: str) -> TrainReply:
-    """Returns what a reply to a train message must hold.
+    """Returns the required content of a reply to a train message.
 
     Args:
-        found: in the reply.
+        found: the content of the reply.
         weight: the metric that holds the number of examples.
-        whose: names the app, for messages.
+        whose: the app's name, for error messages.
 
     Raises:
         SpecMismatchError: it has no arrays.
-        UserCodeError: it tells no number of examples, or an impossible one.
+        UserCodeError: it has no number of examples, or an impossible one.
     """
     if found.arrays is None or not len(found.arrays):
         raise SpecMismatchError(
@@ -250,12 +250,12 @@ def require_trained(found: Answer, weight: str, whose: str) -> TrainReply:
 
 
 def as_numbers(record: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the numbers of a record by name, those of lists as ``name.0`` and on.
+    """Returns the numbers of a record; list entries are named ``name.0`` and so on.
 
     Texts and bytes, which are no metrics, are left out.
 
     Raises:
-        WorkloadError: there is something else than numbers of any type.
+        WorkloadError: a value is of another type.
     """
     found: dict[str, float] = {}
     for name, value in record.items():
@@ -267,7 +267,7 @@ def as_numbers(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def in_round(config: Config, number: int) -> dict[str, Any]:
-    """Returns a message's config with another round, where it names one."""
+    """Returns a message's config with another round number, if it has one."""
     known = {key: number for key in (ROUND, LEGACY_ROUND) if key in config}
     return {**config, **known}
 

@@ -1,11 +1,11 @@
-"""Flower's ArrayRecord as a flat vector, and back with the types that it had.
+"""Converts Flower's ArrayRecord to a flat vector, and back to its original types.
 
 Arrays of floating-point numbers are parameters; ``running_mean`` and ``running_var`` of
 a layer are batch statistics, averaged by the rule of :mod:`fedcore.merging`. Arrays of
-whole numbers and truth values stay with the client: they have no mean.
+whole numbers and booleans stay with the client, because they have no mean.
 
 A message of Flower holds an array as the bytes of ``numpy.save``. NumPy has no
-bfloat16: libraries that have one save its two bytes as ``V2``, and name the type in the
+bfloat16: libraries that have it save its two bytes as ``V2``, and name the type in the
 field ``dtype`` beside them.
 """
 
@@ -23,7 +23,7 @@ from fedcore.params import ParamSpec, Tensors
 from fedcore.typing import Vector
 from fedflower.app.library import flwr
 
-ArrayRecord = Any  # of flwr, which is imported only where it is used
+ArrayRecord = Any  # flwr's type; flwr is imported only where it is used
 AnyArray = npt.NDArray[Any]
 BFLOAT16 = "bfloat16"
 MEAN_NAME, VARIANCE_NAME = "running_mean", "running_var"
@@ -31,12 +31,12 @@ MEAN_NAME, VARIANCE_NAME = "running_mean", "running_var"
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """How the arrays of one ArrayRecord lie in a flat vector.
+    """The layout of the arrays of one ArrayRecord in a flat vector.
 
     Attributes:
         spec: names, shapes and places of the arrays that are trained and averaged.
-        dtypes: of all arrays, by name, in the order of the record.
-        first: the arrays that stay with a client, as they are at first.
+        dtypes: the types of all arrays, by name, in the order of the record.
+        first: the initial values of the arrays that stay with a client.
     """
 
     spec: ParamSpec
@@ -48,7 +48,7 @@ class RecordLayout:
         """Returns the layout of a record.
 
         Raises:
-            ModelError: it has no array to train, or an array of another kind than
+            ModelError: it has no array to train, or an array that does not hold
                 numbers.
         """
         arrays = {name: read_array(name, array) for name, array in record.items()}
@@ -73,11 +73,11 @@ class RecordLayout:
         """Returns the arrays of a record that are trained and averaged, as float32.
 
         Args:
-            record: of the same names and shapes; its types may be others.
-            whose: what it belongs to, for messages.
+            record: has the same names and shapes; its types may differ.
+            whose: its owner, for error messages.
 
         Raises:
-            SpecMismatchError: a name or a shape is another one.
+            SpecMismatchError: a name or a shape differs.
             ModelError: an array holds no floating-point numbers.
         """
         unknown = [name for name in record if name not in self.dtypes]
@@ -117,11 +117,12 @@ class RecordLayout:
     def record(
         self, flat_D: Vector, local: Mapping[str, AnyArray] | None = None
     ) -> ArrayRecord:
-        """Returns the record of a flat vector, with the types that it had at first.
+        """Returns the record of a flat vector, with its original types.
 
         Args:
             flat_D: the model; companions may follow its D values.
-            local: the arrays that stay with the client; by default the first ones.
+            local: the arrays that stay with the client; by default their initial
+                values.
         """
         return self.record_of(self.spec.unflatten(flat_D), local)
 
@@ -143,7 +144,7 @@ def read_array(name: str, array: Any) -> AnyArray:
     """Returns an array of Flower as one of NumPy; bfloat16 has the type ``V2``.
 
     Raises:
-        ModelError: it was serialised in another way than by NumPy.
+        ModelError: it was not serialised by NumPy.
     """
     try:
         return np.asarray(array.numpy())
@@ -158,8 +159,8 @@ def write_array(kind: Any, values: AnyArray | None, dtype: str) -> Any:
 
     Args:
         kind: the class ``flwr.app.Array``.
-        values: of any type.
-        dtype: the type that it is given.
+        values: values of any type.
+        dtype: the type of the result.
     """
     assert values is not None
     if dtype == BFLOAT16:
@@ -198,7 +199,7 @@ def _dtype(array: Any, values: AnyArray) -> str:
 
 
 def _to_bfloat16(values: AnyArray) -> AnyArray:
-    """Rounds to the nearest of bfloat16, ties to even; NaN stays NaN."""
+    """Rounds to the nearest bfloat16, ties to even; NaN stays NaN."""
     bits = np.asarray(values, np.float32, order="C").view(np.uint32).reshape(-1)
     rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16
     rounded[np.isnan(values).reshape(-1)] = 0x7FC0

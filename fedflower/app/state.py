@@ -1,6 +1,7 @@
-"""A client's ``Context.state`` as arrays, numbers and texts, which can be saved.
+"""Converts a client's ``Context.state`` to arrays, numbers and texts, and back.
 
-Bytes become arrays of uint8, and lists tuples, behind a word that says so.
+Bytes become arrays of uint8, and lists become tuples, each after a word that marks the
+conversion.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ def save_records(records: RecordDict) -> dict[str, State]:
     """Returns a RecordDict as a tree that :mod:`fedcore.trees` can save.
 
     Raises:
-        WorkloadError: it holds a record of a kind that is not known.
+        WorkloadError: it holds a record of an unknown kind.
     """
     app = flwr("flwr.app")
     kinds = {

@@ -1,4 +1,4 @@
-"""A Flower app as a workload: what its ClientApp returns is a client's update."""
+"""A Flower app as a workload; its ClientApp's reply is a client's update."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ class Partition(Client):
     """The data of one client, which only the ClientApp reads."""
 
     def __len__(self) -> int:
-        """One: how many examples there are is told with the update."""
+        """Returns 1, because the update reports the number of examples."""
         return 1
 
 
@@ -35,7 +35,7 @@ class Central:
     """The test data that the ServerApp evaluates on."""
 
     def __len__(self) -> int:
-        """One: the ServerApp does not say how many there are."""
+        """Returns 1, because the ServerApp does not report the number of examples."""
         return 1
 
 
@@ -59,7 +59,7 @@ class FlowerWorkload(LoopWorkload):
 
         Raises:
             WorkloadError: the ServerApp sends no model.
-            ModelError: it cannot be federated.
+            ModelError: the model cannot be federated.
         """
         return FlowerModel(self)
 
@@ -79,7 +79,7 @@ class FlowerModel(NamedModel):
             torch.set_num_threads(1)  # with a small model, threads cost more
 
     def initial(self, key: Key) -> Vector:
-        """Returns version 0: what the ServerApp sends, its generators seeded."""
+        """Returns version 0: the ServerApp's first arrays, from seeded generators."""
         return self._layout.flatten(self._app.first_of(key).arrays)
 
     def seed(self, key: Key) -> None:
@@ -89,16 +89,16 @@ class FlowerModel(NamedModel):
     def evaluate(
         self, w_D: Vector, data: Any, local_L: Vector | None = None
     ) -> tuple[Metrics, int]:
-        """Evaluates a model of which no version is known, and without any state."""
+        """Evaluates a model of an unknown version, without any state."""
         return self.evaluate_version(w_D, data, 0)
 
     def evaluate_version(
         self, w_D: Vector, data: Any, version: int, kept: State = None
     ) -> tuple[Metrics, int]:
-        """Evaluates where the server is, or on a client's data.
+        """Evaluates a model at the server, or on a client's data.
 
-        A client has the state and the arrays of its last task. What the app then
-        changes in ``Context.state`` is not kept.
+        A client has the state and the arrays of its last task. Changes that the app
+        then makes to ``Context.state`` are dropped.
         """
         if not isinstance(data, Partition):
             evaluate = self._app.first.evaluate
@@ -122,9 +122,11 @@ def load_app(
     """Returns the workload of a Flower app, which a process imports once.
 
     Args:
-        name: ``flower:FOLDER``, and after a question mark values of its config.
-        folder: to which a relative one belongs; the working folder by default.
-        fresh: import it again if it has changed, as in a notebook.
+        name: ``flower:FOLDER``, optionally followed by a question mark and values of
+            its config.
+        folder: the folder to which a relative one belongs; by default the working
+            folder.
+        fresh: whether to import it again if it has changed, as in a notebook.
 
     Raises:
         WorkloadError: it is no Flower app, or has no function for training.
@@ -183,12 +185,12 @@ def _train(
 
 
 def _with_args(client: Client, data: Partition) -> Client:
-    """The client that trains, with what was said of its data."""
+    """Returns the client that trains, with its data arguments."""
     return Client(client.name, data.index, data.count, data.args)
 
 
 def _read(kept: Mapping[str, State] | None) -> tuple[Any, dict[str, Any]]:
-    """The state and the local arrays of a client's last task."""
+    """Returns the state and the local arrays of a client's last task."""
     if not kept:
         return load_records({}), {}
     return load_records(kept["state"]), dict(kept["local"])

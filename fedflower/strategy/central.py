@@ -1,4 +1,4 @@
-"""The versions that the ServerApp evaluates, and what else it wishes."""
+"""The versions that the ServerApp evaluates, and its other wishes."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -16,13 +16,13 @@ from fedflower.app.records import RecordLayout
 from fedserver.children import EVALUATOR
 
 EvaluateFunction = Callable[[int, Any], Any]  # of a version, and its ArrayRecord
-_log = logging.getLogger("flwr.latecomer")  # Flower shows what is logged below its name
+_log = logging.getLogger("flwr.latecomer")  # Flower shows log lines below its name
 SERVER_APP = "serverapp"  # the cid under which the ServerApp evaluates
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What the ServerApp wants beside the recipe."""
+    """The ServerApp's wishes beside the recipe."""
 
     evaluate: Callable[[int, Vector], Mapping[str, float] | None] | None = None
     """Evaluates a version at the server."""
@@ -50,26 +50,26 @@ class Central:
     """The ServerApp as an evaluator of the run."""
 
     def __init__(self, state: ServerState, wishes: Wishes, last: int | None) -> None:
-        """Nothing is due yet.
+        """Begins without a due evaluation.
 
         Args:
-            state: of the coordinator.
-            wishes: of the ServerApp.
+            state: the coordinator's state.
+            wishes: the ServerApp's wishes.
             last: the version with which the run ends; it is always evaluated.
         """
         self._state, self._wishes, self._last = state, wishes, last
-        self._seen = -1  # the newest version that was looked at
+        self._seen = -1  # the newest version that was considered
         self._due: list[tuple[int, Vector]] = []
         self._works = state.evaluated is not None  # the user's function, once at least
 
     def enrolled(self, at: Seconds) -> ClientEnrolled | None:
-        """Returns the event by which the ServerApp takes part; None: it does not."""
+        """Returns the event by which the ServerApp takes part; None if it does not."""
         if self._wishes.evaluate is None:
             return None
         return ClientEnrolled(at=at, cid=SERVER_APP, name=EVALUATOR, role="evaluator")
 
     def look(self) -> None:
-        """Keeps the newest model, if it is to be evaluated."""
+        """Keeps the newest model, if it must be evaluated."""
         state = self._state
         if state.version == self._seen or self._wishes.evaluate is None:
             return
@@ -80,7 +80,7 @@ class Central:
             self._due.append((version, state.published.public_D))
 
     def evaluate(self, now: Callable[[], Seconds]) -> list[Evaluated | Failed]:
-        """Evaluates what is due; returns the events of that.
+        """Evaluates the due versions; returns the resulting events.
 
         Raises:
             WorkloadError: the user's function failed, and has never worked.

@@ -1,9 +1,8 @@
 """Drives a coordinator over Flower's Grid: one loop, one thread.
 
 The loop pulls the replies that have come, feeds them as events, makes the records
-durable, and only then sends the tasks that follow from them. A node that has replied
-gets its next task at once. Nothing here decides anything on updates: that is the
-coordinator's part, as in the gRPC server.
+durable, and only then sends the resulting tasks. A node that has replied gets its next
+task at once. All decisions on updates are the coordinator's, as in the gRPC server.
 """
 
 import logging
@@ -37,12 +36,12 @@ from fedflower.strategy.timing import Alarms, Time
 from fedrun.commit import GroupCommit
 from fedrun.run import Run
 
-_log = logging.getLogger("flwr.latecomer")  # Flower shows what is logged below its name
-SHORTEST, LONGEST = 0.02, 0.5  # pauses of a loop in which nothing happens, in seconds
+_log = logging.getLogger("flwr.latecomer")  # Flower shows log lines below its name
+SHORTEST, LONGEST = 0.02, 0.5  # pauses of the loop while nothing happens, in seconds
 
 
 class Federation:
-    """The nodes of one Flower run, and the coordinator of ours."""
+    """The nodes of one Flower run, and our coordinator."""
 
     def __init__(
         self,
@@ -53,14 +52,14 @@ class Federation:
         wishes: Wishes,
         clock: Time,
     ) -> None:
-        """Nothing is sent yet.
+        """Prepares the loop without sending anything.
 
         Args:
-            run: on disk, with its coordinator.
-            grid: of Flower.
+            run: the run on disk, with its coordinator.
+            grid: Flower's Grid.
             post: writes and reads messages.
-            metrics: takes note of records.
-            wishes: of the ServerApp.
+            metrics: collects metrics from the records.
+            wishes: the ServerApp's wishes.
             clock: tells the time, and waits.
         """
         self.run, self._wishes, self._clock = run, wishes, clock
@@ -76,11 +75,12 @@ class Federation:
     # ------------------------------------------------------------------ the loop
 
     def execute(self) -> None:
-        """Runs until the run has ended, or until no reply comes any more.
+        """Drives the run until it has ended, or until no reply comes any more.
 
         Raises:
-            UserCodeError: every node failed again and again.
-            DiskError: the journal cannot be written; nothing rests on what is lost.
+            UserCodeError: every node failed repeatedly.
+            DiskError: the journal cannot be written; nothing depends on the lost
+                records.
         """
         self.run.journal.append([ServerStarted(at=self._clock.now())])
         self._open()
@@ -99,7 +99,7 @@ class Federation:
         self._group.finish()
 
     def _open(self) -> None:
-        """Parts with earlier runs of Flower, and evaluates the newest model."""
+        """Retires nodes of earlier Flower runs; evaluates the newest model."""
         self._release()
         self._presence.part()
         enrolled = self._central.enrolled(self._clock.now())
@@ -131,7 +131,7 @@ class Federation:
         self._central.look()
 
     def _evaluate_due(self) -> bool:
-        """Evaluates the versions that are due; says whether there was one."""
+        """Evaluates the versions that are due; returns whether there was one."""
         evaluated = self._central.evaluate(self._clock.now)
         evaluations = self.run.coordinator.evaluations
         for event in evaluated:
@@ -146,7 +146,7 @@ class Federation:
     # ------------------------------------------------------------------- actions
 
     def _release(self) -> None:
-        """Makes the records durable, and carries out what follows from them."""
+        """Makes the records durable, and carries out the actions that need them."""
         while actions := self._group.commit():
             for action in actions:
                 self._carry_out(action)
@@ -192,7 +192,7 @@ class Federation:
             self._presence.start_again(node)
 
     def _fire(self) -> bool:
-        """Fires the timers that are due; says whether there was one."""
+        """Fires the timers that are due; returns whether there was one."""
         now, moved = self._clock.now(), False
         while (timer := self._alarms.due(now)) is not None:
             if not self.run.coordinator.rounds.is_void(timer):

@@ -1,9 +1,9 @@
-"""One node of Flower: its messages, and what is known of it.
+"""One node of Flower: its messages, and the known facts about it.
 
-A node with the mod ``compressed`` is a participant, which says itself what it holds.
-For a node without it, the server makes the messages of the protocol: the node gets
-the whole model with each task, and its update is the difference to that,
-uncompressed.
+A node with the mod ``compressed`` is a participant and reports itself which model it
+holds. For a node without it, the server makes the messages of the protocol: the node
+gets the whole model with each task, and its update is the uncompressed difference to
+that model.
 """
 
 import math
@@ -51,12 +51,12 @@ from fedflower.app.messages import (
 )
 from fedflower.app.records import RecordLayout
 
-Message = Any  # of flwr
+Message = Any  # flwr's type
 _FLOAT32 = "float32"
 PREFIX = "node-"
-MOST_LIVES = 64  # of one node in a run of Flower
-MOST_FAILURES = 5  # of one node in a row
-LONGEST_REST: Seconds = 60.0  # of a node whose code has failed
+MOST_LIVES = 64  # lives of one node in a run of Flower
+MOST_FAILURES = 5  # failures of one node in a row
+LONGEST_REST: Seconds = 60.0  # for a node whose code has failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,59 +70,59 @@ class Keys:
 
 @dataclass(slots=True)
 class Node:
-    """What is known of one node in one run of Flower."""
+    """The known facts about one node in one run of Flower."""
 
     number: int
-    """Flower's id of it."""
+    """Flower's id of the node."""
     cid: str
-    pull: Pull | None = None  # what its mod said last; None: nothing yet
-    has_mod: bool | None = None  # None: unknown
+    pull: Pull | None = None  # its mod's last report; None if there is none yet
+    has_mod: bool | None = None  # None if unknown
     is_there: bool = True
-    sent: "Sent | None" = None  # the message whose reply it owes
-    failures: int = 0  # in a row
-    failed_evaluations: int = 0  # in a row
+    sent: "Sent | None" = None  # the message whose reply is missing
+    failures: int = 0  # failures in a row
+    failed_evaluations: int = 0  # failed evaluations in a row
     rests_until: Seconds | None = None
 
     @property
     def name(self) -> str:
-        """Its name in the run."""
+        """The node's name in the run."""
         return f"{PREFIX}{self.number}"
 
     @property
     def evaluates(self) -> bool:
-        """Whether it is asked to evaluate: not after too many failures in a row."""
+        """Whether the node evaluates; it does not after too many failures in a row."""
         return self.failed_evaluations < MOST_FAILURES
 
     def fail_evaluation(self, *, for_good: bool) -> None:
-        """Notes that an evaluation failed; ``for_good``: every other would as well."""
+        """Notes a failed evaluation; ``for_good`` if all others would fail too."""
         self.failed_evaluations = (
             MOST_FAILURES if for_good else self.failed_evaluations + 1
         )
 
     def fail(self, now: Seconds) -> None:
-        """Notes a failure: the node rests the longer, the more often that happens."""
+        """Notes a failure; the node rests longer after each further one."""
         self.failures += 1
         rest = min(LONGEST_REST, 2.0 ** (self.failures - 1))
         self.rests_until = math.inf if self.failures >= MOST_FAILURES else now + rest
 
     def asks(self, epoch: Epoch) -> Pull:
-        """Returns what it asks for next."""
+        """Returns the node's next request."""
         return self.pull or Pull(cid=self.cid, nonce=NONCE, epoch=epoch)
 
 
 class Ids:
     """The ids of nodes as clients, in one run of Flower.
 
-    Flower gives each run fresh Contexts, so a node is another client there. So is one
-    that has lost its Context.
+    Flower gives each run fresh Contexts, so a node is a new client there. A node that
+    has lost its Context is a new client as well.
     """
 
     def __init__(self, scope: str) -> None:
-        """``scope`` names the run, and that of Flower."""
+        """Sets ``scope``, which names the run and Flower's run."""
         self._scope = scope
 
     def free(self, number: int, clients: Mapping[str, ClientRow]) -> str:
-        """Returns the id of a node: the first one that has not left."""
+        """Returns the id of a node: the first one whose client has not left."""
         for life in count():
             cid = self._cid(number, life)
             if cid not in clients or not clients[cid].left:
@@ -130,7 +130,7 @@ class Ids:
         raise AssertionError("there is no end of ids")
 
     def has(self, row: ClientRow) -> bool:
-        """Whether a client is a node of this run of Flower."""
+        """Returns whether a client is a node of this run of Flower."""
         number = row.name.removeprefix(PREFIX)
         if not number.isdigit():
             return False
@@ -142,13 +142,13 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message that a node was sent."""
+    """A message that was sent to a node."""
 
     node: Node
     cid: str
     kind: str  # train or evaluate
     reply: Reply
-    base_D: Vector | None  # what a node without the mod trains on
+    base_D: Vector | None  # the model on which a node without the mod trains
     at: Seconds
 
 
@@ -163,19 +163,19 @@ class Post:
         keys: Keys,
         configs: Mapping[str, Any],
     ) -> None:
-        """Nothing is sent yet.
+        """Prepares the messages without sending any.
 
         Args:
-            algorithm: of the run.
-            layout: of the model.
+            algorithm: the algorithm of the run.
+            layout: the layout of the model.
             introduction: for nodes that have had no task; each gets its own name.
-            keys: of the records.
+            keys: the names of the records.
             configs: the ConfigRecords of the app, by kind of message.
         """
         self._algorithm, self._layout = algorithm, layout
         self._introduction, self.keys, self._configs = introduction, keys, configs
         floats = [layout.dtypes[tensor.name] for tensor in layout.spec.tensors]
-        # A variance is a second moment in the vector: its way there and back rounds.
+        # A variance is stored as a second moment in the vector; the conversion rounds.
         self._is_bitwise = {*floats} == {_FLOAT32} and not layout.spec.moments
         self._whole: tuple[str, Vector, Any] | None = (
             None  # the newest, with its digest
@@ -187,7 +187,7 @@ class Post:
         """Returns the message of a task, and the model in it, if it has one.
 
         Args:
-            node: whom it is for.
+            node: the receiver.
             kind: train or evaluate.
             reply: the server's answer to the node's pull.
         """
@@ -196,7 +196,8 @@ class Post:
         base_D = None
         if node.pull is None:
             base_D, content[self.keys.arrays] = self._model(reply)
-        # As in Flower: an update works towards a round, an evaluation looks back on it.
+        # As in Flower: an update counts towards a round, an evaluation looks back on
+        # it.
         round_ = patch.version + (kind == "train")
         told = {**self._configs[kind], ROUND: round_}
         content[self.keys.config] = app.ConfigRecord(told)
@@ -220,7 +221,7 @@ class Post:
         return message, base_D
 
     def _model(self, reply: Reply) -> tuple[Vector, Any]:
-        """The model that a whole patch holds, flat and as an ArrayRecord."""
+        """Returns the model that a whole patch holds, flat and as an ArrayRecord."""
         patch = reply.patch
         if self._whole is None or self._whole[0] != patch.digest:
             sizes = self._algorithm.spec.sizes
@@ -229,10 +230,10 @@ class Post:
         return self._whole[1:]
 
     def answer(self, message: Message) -> Answer | None:
-        """Returns what the mod of a node says; None: it has none.
+        """Returns the answer of a node's mod; None if the message has none.
 
         Raises:
-            ProtocolError: that makes no sense.
+            ProtocolError: the answer is not valid.
         """
         record = message.content.config_records.get(RECORD)
         return None if record is None else read_answer_fields(record)
@@ -241,12 +242,12 @@ class Post:
         """Returns the update of a node without the mod.
 
         Args:
-            sent: what it was sent.
+            sent: the message that was sent to it.
             message: its reply.
             seq: the number of its last update.
 
         Raises:
-            WorkloadError: there is none, or it cannot be averaged.
+            WorkloadError: there is no update, or it cannot be averaged.
         """
         whose, weight = sent.node.name, self.keys.weight
         if sent.base_D is None:
@@ -280,7 +281,7 @@ class Post:
         )
 
     def held(self, node: Node, reply: Reply) -> Reply:
-        """Returns the answer for a node that has had its model, to evaluate it."""
+        """Returns the answer for a node that already has its model and evaluates it."""
         if node.pull is None:
             return reply
         patch = reply.patch
@@ -291,8 +292,8 @@ class Post:
         """Returns the metrics of an evaluation, and the number of samples.
 
         Raises:
-            WorkloadError: it does not say on how many, or the metrics are too many or
-                have impossible names.
+            WorkloadError: the number of samples is missing, or the metrics are too many
+                or have impossible names.
         """
         weight = self.keys.weight
         records = message.content.metric_records

@@ -1,4 +1,4 @@
-"""Which nodes of Flower are there, as which clients, and when they ask for tasks."""
+"""The presence of Flower's nodes, their clients, and their requests for tasks."""
 
 import logging
 import math
@@ -20,8 +20,8 @@ from fedflower.strategy.nodes import MOST_FAILURES, Ids, Node
 from fedflower.strategy.timing import Time
 from fedrun.run import fresh_name
 
-_log = logging.getLogger("flwr.latecomer")  # Flower shows what is logged below its name
-LOOK: Seconds = 3.0  # between two questions which nodes are there
+_log = logging.getLogger("flwr.latecomer")  # Flower shows log lines below its name
+LOOK: Seconds = 3.0  # time between two questions which nodes are connected
 
 
 class Presence:
@@ -36,13 +36,13 @@ class Presence:
         clock: Time,
         patience: Seconds,
     ) -> None:
-        """No node is there yet.
+        """Begins without any node.
 
         Args:
-            ids: of nodes as clients.
-            grid: of Flower.
-            state: of the coordinator.
-            feed: tells the coordinator of an event.
+            ids: the ids of nodes as clients.
+            grid: Flower's Grid.
+            state: the coordinator's state.
+            feed: passes an event to the coordinator.
             clock: tells the time.
             patience: how long to wait for a node's reply.
         """
@@ -51,7 +51,7 @@ class Presence:
         self._nodes: dict[int, Node] = {}
         self._by_cid: dict[str, Node] = {}
         self._looked = -math.inf
-        self._said = ""  # what the last failed node said
+        self._said = ""  # the error of the last failed node
 
     @property
     def there(self) -> list[Node]:
@@ -59,17 +59,17 @@ class Presence:
         return [node for node in self._nodes.values() if node.is_there]
 
     def of(self, cid: str) -> Node | None:
-        """Returns the node that is or was this client; None: no node of this run."""
+        """Returns the node that is or was this client; None if not of this run."""
         return self._by_cid.get(cid)
 
     def part(self) -> None:
-        """Says goodbye to the nodes of earlier runs of Flower, whose state is gone."""
+        """Ends the membership of nodes of earlier Flower runs, whose state is gone."""
         for row in list(self._state.clients.values()):
             if row.trains and not self._ids.has(row):
                 self._feed(Departed(at=self._clock.now(), cid=row.cid))
 
     def look(self) -> bool:
-        """Asks which nodes are there; says whether that has changed."""
+        """Asks which nodes are connected; returns whether that has changed."""
         now = self._clock.now()
         if now - self._looked < LOOK:
             return False
@@ -92,7 +92,7 @@ class Presence:
         return moved
 
     def wake(self) -> bool:
-        """Lets nodes ask again that have rested; says whether there was one."""
+        """Lets rested nodes ask again; returns whether there was one."""
         now, moved = self._clock.now(), False
         for node in self.there:
             if node.rests_until is not None and node.rests_until <= now:
@@ -101,21 +101,21 @@ class Presence:
         return moved
 
     def ask(self, node: Node) -> None:
-        """A node that is free asks for the model and for a task."""
+        """Lets a free node ask for the model and for a task."""
         node.rests_until = None
         pull = node.asks(self._state.epoch)
         now = self._clock.now()
         self._feed(ClientPulled(at=now, pull=pull, fresh_epoch=fresh_name()))
 
     def _enrol(self, node: Node, place: tuple[int, int] = (0, 1)) -> None:
-        """A node takes part under a new id, and asks for a task."""
+        """Enrols a node under a new id; the node asks for a task."""
         node.cid, node.pull = self._ids.free(node.number, self._state.clients), None
         self._by_cid[node.cid] = node
         self.place(node, place)
         self.ask(node)
 
     def place(self, node: Node, place: tuple[int, int]) -> None:
-        """A node says which part of the data it has: index and count."""
+        """Notes a node's part of the data: index and count."""
         index, count = place
         self._feed(
             ClientEnrolled(
@@ -128,17 +128,17 @@ class Presence:
         )
 
     def start_again(self, node: Node) -> None:
-        """A node has lost what it kept: from now on it is another client."""
+        """Makes a node that has lost its state a new client."""
         self._feed(Departed(at=self._clock.now(), cid=node.cid))
         self._enrol(node, self._state.clients[node.cid].place)
 
     def miss(self, node: Node) -> None:
-        """A message has not reached a node, which rests until it may be there again."""
+        """Notes that a message has not reached a node, which then rests for a while."""
         self._feed(Lost(at=self._clock.now(), cid=node.cid))
         node.rests_until = self._clock.now() + LOOK
 
     def fail(self, node: Node, error: str) -> None:
-        """A node has no update; it rests the longer, the more often that happens."""
+        """Notes that a node has no update; it rests longer each further time."""
         self._said = f"{node.name}: {error}"
         _log.warning("%s has no update: %s", node.name, error)
         self._feed(Failed(at=self._clock.now(), cid=node.cid, error=error))
@@ -147,10 +147,10 @@ class Presence:
             _log.warning("%s gets no more tasks", node.name)
 
     def require_one(self) -> None:
-        """Checks that not all nodes get no more tasks.
+        """Checks that at least one node still gets tasks.
 
         Raises:
-            UserCodeError: they do; the message says what the last one said.
+            UserCodeError: none does; the message contains the error of the last one.
         """
         there = self.there
         if there and all(node.rests_until == math.inf for node in there):

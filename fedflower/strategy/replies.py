@@ -1,7 +1,7 @@
-"""The messages to nodes of Flower, and what follows from their replies.
+"""The messages to nodes of Flower, and the handling of their replies.
 
-A reply that comes twice counts once, since its message is answered by then; a reply
-that comes late still counts, since no message is forgotten.
+A reply that comes twice counts once, because its message is answered by then; a reply
+that comes late still counts, because no message is forgotten.
 """
 
 import logging
@@ -20,13 +20,13 @@ from fedflower.strategy.nodes import Node, Post, Sent, brief
 from fedflower.strategy.presence import Presence
 from fedflower.strategy.timing import Time
 
-_log = logging.getLogger("flwr.latecomer")  # Flower shows what is logged below its name
-Message = Any  # of flwr
-_UNAVAILABLE = 5  # Flower's code of an error: the node is not connected
+_log = logging.getLogger("flwr.latecomer")  # Flower shows log lines below its name
+Message = Any  # flwr's type
+_UNAVAILABLE = 5  # Flower's error code for a node that is not connected
 
 
 class Replies:
-    """The messages that are on their way, and the replies to them."""
+    """The messages in flight, and the replies to them."""
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class Replies:
         feed: Callable[[Event], None],
         clock: Time,
     ) -> None:
-        """Nothing is sent yet.
+        """Begins without any message.
 
         Args:
-            presence: of the nodes.
-            grid: of Flower.
-            state: of the coordinator.
+            presence: the presence of the nodes.
+            grid: Flower's Grid.
+            state: the coordinator's state.
             post: writes and reads messages.
-            feed: tells the coordinator of an event.
+            feed: passes an event to the coordinator.
             clock: tells the time.
         """
         self._presence, self._grid, self._state = presence, grid, state
@@ -54,22 +54,22 @@ class Replies:
 
     @property
     def silent(self) -> Seconds:
-        """How long no node has replied."""
+        """The time since the last reply of any node."""
         return self._clock.now() - self._heard
 
     @property
     def has_evaluations(self) -> bool:
-        """Whether the reply to an evaluation is still to come."""
+        """Whether the reply to an evaluation is still missing."""
         return any(sent.kind == "evaluate" for sent in self._sent.values())
 
     def hear(self) -> None:
-        """Counts silence anew, since a reply has come, or nobody has listened."""
+        """Restarts the count of silence: a reply has come or nobody has listened."""
         self._heard = self._clock.now()
 
     # -------------------------------------------------------------------- to nodes
 
     def offer(self, node: Node, reply: Reply) -> None:
-        """Sends what the coordinator answers to a node's pull."""
+        """Sends the coordinator's answer to a node's pull."""
         task = reply.task
         if task is None:
             return  # the run has ended
@@ -80,7 +80,7 @@ class Replies:
         self._send(node, "train", reply)
 
     def _send(self, node: Node, kind: str, reply: Reply) -> None:
-        """Pushes a message; a node that cannot get it rests."""
+        """Pushes a message; if the node cannot get it, the node rests."""
         if node.pull is None and reply.patch.kind != "full":
             self._presence.ask(node)  # it may have lost its model since it asked
             return
@@ -94,7 +94,7 @@ class Replies:
         self._sent[ids[0]] = node.sent
 
     def _train_after(self, sent: Sent, reply: Reply) -> None:
-        """Sends the task for which a node has just evaluated the model."""
+        """Sends the task whose model a node has just evaluated."""
         node, task = sent.node, reply.task
         if task is None or task.kind != "train" or reply.done or not node.is_there:
             return
@@ -103,14 +103,14 @@ class Replies:
     # ------------------------------------------------------------------ from nodes
 
     def receive(self) -> bool:
-        """Feeds all replies that have come; says whether there was one."""
+        """Feeds all replies that have come; returns whether there was one."""
         if not self._sent:
             return False
         replies = list(self._grid.pull_messages(list(self._sent)))
         for reply in replies:
             sent = self._sent.pop(reply.metadata.reply_to_message_id, None)
             if sent is None:
-                continue  # a copy of a reply that was taken before
+                continue  # a copy of an earlier reply
             if not (reply.has_error() and reply.error.code == _UNAVAILABLE):
                 self.hear()
             is_awaited = sent.node.sent is sent
@@ -122,7 +122,7 @@ class Replies:
     def _take(self, sent: Sent, reply: Message, *, is_awaited: bool) -> None:
         node = sent.node
         if reply.has_error():
-            node.pull = node.has_mod = None  # what it keeps may be gone
+            node.pull = node.has_mod = None  # its state may be gone
             if is_awaited:
                 self._take_error(sent, reply.error)
             return
@@ -145,11 +145,11 @@ class Replies:
             self._presence.ask(node)
 
     def _read(self, sent: Sent, reply: Message) -> tuple[bool, Push | None]:
-        """Returns whether a node did what it was sent, and its update, if it has one.
+        """Returns whether a node did its task, and its update, if it has one.
 
         Raises:
-            WorkloadError: what it returned is no update.
-            ProtocolError: what its mod says makes no sense.
+            WorkloadError: the result is not an update.
+            ProtocolError: the answer of its mod is not valid.
         """
         node = sent.node
         answer = self._post.answer(reply)
@@ -175,7 +175,7 @@ class Replies:
             self._presence.fail(node, reason)
 
     def _take_state(self, node: Node, answer: Any) -> bool:
-        """Takes what a mod says of its node; says whether it did its task."""
+        """Applies a mod's report about its node; returns whether the task was done."""
         fault = brief(answer.fault)
         if answer.pull is None:
             self._presence.fail(node, fault)
@@ -211,7 +211,7 @@ class Replies:
         )
 
     def _fail_evaluation(self, sent: Sent, reason: str) -> None:
-        """A node has no metrics of a version; of later ones it may have some."""
+        """Notes that a node has no metrics of a version; of later ones it may have."""
         node = sent.node
         node.fail_evaluation(for_good=lacks_function("evaluate", reason))
         if not node.evaluates:

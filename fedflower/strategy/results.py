@@ -8,7 +8,7 @@ from fedcore.protocol import Verdict
 from fedflower.app.library import flwr
 from fedrun.journal.store import Row
 
-MetricRecord = Any  # of flwr, as the others are
+MetricRecord = Any  # flwr's type, like the others
 Aggregate = Callable[[list[Any], str], MetricRecord]
 Told = tuple[Mapping[str, float], int]  # metrics, and the number of examples
 
@@ -29,23 +29,23 @@ class Metrics:
         train: Aggregate | None = None,
         evaluate: Aggregate | None = None,
     ) -> None:
-        """Nothing is known yet.
+        """Begins without any metric.
 
         Args:
             weight: the name of the number of examples.
-            train: the mean of what nodes said of their training.
-            evaluate: the mean of what nodes said of a model.
+            train: the mean of the nodes' training metrics.
+            evaluate: the mean of the nodes' evaluation metrics.
         """
         self._weight = weight
         self._means = train or weighted_mean(), evaluate or weighted_mean()
         self._servers: set[str] = set()  # cids of evaluators
-        self._waiting: list[Told] = []  # of updates that are in no version yet
+        self._waiting: list[Told] = []  # metrics of updates that are in no version yet
         self.trained: dict[int, list[Told]] = {}
         self.nodes: dict[int, list[Told]] = {}
         self.server: dict[int, Mapping[str, float]] = {}
 
     def note(self, records: Iterable[Row]) -> None:
-        """Takes note of records, in their order."""
+        """Collects the metrics of records, in their order."""
         for record in records:
             match record:
                 case Enrolled() if record.role == "evaluator":
@@ -86,7 +86,7 @@ class Metrics:
         return found
 
     def _mean(self, told: list[Told], aggregate: Aggregate) -> MetricRecord:
-        """The mean of what all of the updates say."""
+        """Returns the mean of the metrics that all of the updates have."""
         app = flwr("flwr.app")
         if not told:
             return app.MetricRecord()

@@ -1,9 +1,9 @@
 """A recipe's arithmetic for the synchronous rounds of Flower's own loop.
 
 Flower's loop, or a wrapper around a strategy, holds the model, and may change it
-between two rounds. So each round begins with the arrays that it is given; the recipe
-keeps what belongs to it: who trains, the aggregator's state and the server
-optimiser's.
+between two rounds. Each round therefore begins with the arrays that it is given; the
+recipe keeps the choice of clients, the aggregator's state and the server optimiser's
+state.
 """
 
 import math
@@ -22,7 +22,7 @@ from fedrun.run import fresh_name
 
 
 class Returned(NamedTuple):
-    """What a node returned in a round."""
+    """The result of a node in a round."""
 
     cid: str
     model_D: Vector
@@ -31,15 +31,15 @@ class Returned(NamedTuple):
 
 
 class SynchronousRounds:
-    """One recipe in rounds, in memory alone."""
+    """One recipe in rounds, in memory only."""
 
     def __init__(self, algorithm: Algorithm, initial_D: Vector, seed: int) -> None:
-        """No round has begun.
+        """Prepares the recipe without beginning a round.
 
         Args:
-            algorithm: with exact messages both ways.
+            algorithm: an algorithm with exact messages in both directions.
             initial_D: the first model, shape (D,).
-            seed: of the choice of clients.
+            seed: the seed of the choice of clients.
         """
         self.algorithm = algorithm
         self._rounds = Rounds(
@@ -50,7 +50,7 @@ class SynchronousRounds:
 
     @property
     def fewest(self) -> int:
-        """How many nodes must be there for a round."""
+        """The number of nodes that a round needs."""
         config = self.algorithm.config
         wanted = config.buffer if config.synchronous else 1
         return max(1, config.min_clients, wanted)
@@ -59,8 +59,8 @@ class SynchronousRounds:
         """Begins a round; returns the clients that train in it.
 
         Args:
-            model_D: the model that they are given, whoever has made it.
-            cids: the clients that are there.
+            model_D: the model that they are given, of any origin.
+            cids: the connected clients.
         """
         rounds, now = self._rounds, _now()
         state = rounds.state
@@ -80,10 +80,11 @@ class SynchronousRounds:
         """Ends a round.
 
         Args:
-            returned: what nodes returned, in the order in which they did.
+            returned: the results of the nodes, in the order of their arrival.
 
         Returns:
-            The next model, and for each reply whether it counts. None: none does.
+            The next model, or None if no reply counts; and for each reply whether it
+            counts.
         """
         rounds, base = self._rounds, self._rounds.state.version
         updates = []
@@ -112,7 +113,7 @@ class SynchronousRounds:
 
 
 def is_finite(model_D: Vector) -> bool:
-    """Whether a model can be averaged."""
+    """Returns whether a model can be averaged."""
     return math.isfinite(float(abs(model_D).max(initial=0.0)))
 
 

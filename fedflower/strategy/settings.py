@@ -1,4 +1,4 @@
-"""What a strategy is told, as the config of a federation."""
+"""The settings of a strategy, in the form of a federation's config."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ def read_settings(
     Args:
         settings: a file with such a config, or the section ``algorithm`` as a mapping.
         recipe: settings of the recipe by name; they replace those of ``settings``.
-        seed: of all randomness; None: as the file says, or 0.
+        seed: the seed of all random numbers; None for the file's seed, or 0.
 
     Raises:
         ConfigError: one line for each mistake.
@@ -43,7 +43,7 @@ def build(config: AlgorithmConfig, spec: ParamSpec) -> Algorithm:
     """Returns the algorithm for clients that train by code of their own.
 
     Raises:
-        ConfigError: it prescribes something that a ClientApp does not do.
+        ConfigError: it requires something that a ClientApp does not do.
     """
     algorithm = config.build(spec)
     for client in algorithm.clients.all:

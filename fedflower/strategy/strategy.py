@@ -2,7 +2,7 @@
 
 Its ``start`` drives our coordinator over Flower's Grid, with a journal beside the
 ServerApp. With ``synchronous=True`` it leaves the loop to Flower, or to a wrapper
-around it, and gives the recipe's arithmetic alone.
+around it, and only provides the recipe's arithmetic.
 """
 
 import logging
@@ -35,11 +35,11 @@ from fedrun.config import FederationConfig
 from fedrun.journal import exists
 from fedrun.run import Run, open_run, start_run
 
-_log = logging.getLogger("flwr.latecomer")  # Flower shows what is logged below its name
+_log = logging.getLogger("flwr.latecomer")  # Flower shows log lines below its name
 PURPOSE = "fedflower.strategy"
-WAIT: Seconds = 1.0  # between two looks for enough nodes
+WAIT: Seconds = 1.0  # seconds between two checks for enough nodes
 Strategy: Any = flwr("flwr.serverapp.strategy", PURPOSE).Strategy
-ArrayRecord = Any  # of flwr, as the others are
+ArrayRecord = Any  # flwr's type, like the others
 Message = Any
 
 
@@ -72,17 +72,18 @@ class Latecomer(Strategy):  # type: ignore[misc]
         Args:
             settings: the file of a federation, of which everything but ``stop`` and
                 ``server`` counts, or the section ``algorithm`` as a mapping.
-            journal: the folder of the run. A ServerApp that finds a run there goes on
-                with it. None: a new temporary folder, which the log names.
-            seed: of all randomness; by default as ``settings`` says, or 0.
+            journal: the folder of the run. A ServerApp that finds a run there continues
+                it. None: a new temporary folder, which the log names.
+            seed: the seed of all random numbers; by default that of ``settings``, or 0.
             evaluate_every: the distance in versions between two evaluations.
             evaluate_nodes: whether nodes evaluate the models that they are given.
-            synchronous: leave the loop to Flower: plain arrays in rounds, no journal.
+            synchronous: whether to leave the loop to Flower: plain arrays in rounds, no
+                journal.
             weighted_by_key: the metric that holds a reply's number of examples.
             arrayrecord_key: the name of the model in messages.
             configrecord_key: the name of the config in messages.
-            train_metrics_aggr_fn: the mean of what nodes say of their training; by
-                default Flower's own.
+            train_metrics_aggr_fn: the mean of the nodes' training metrics; by default
+                Flower's own.
             evaluate_metrics_aggr_fn: the same for evaluations.
             recipe: settings of the recipe, such as ``kind``, ``buffer`` and ``uplink``.
 
@@ -125,7 +126,7 @@ class Latecomer(Strategy):  # type: ignore[misc]
         return config.model_copy(update={"evaluate": evaluate})
 
     def summary(self) -> None:
-        """Logs what the strategy does."""
+        """Logs a summary of the strategy."""
         algorithm = self.config.algorithm
         pace = "synchronous" if algorithm.synchronous else "asynchronous"
         _log.info("\t├──> Recipe: %s, %s", algorithm.kind, pace)
@@ -152,10 +153,10 @@ class Latecomer(Strategy):  # type: ignore[misc]
         """Runs the federation until it has made a number of versions.
 
         Args:
-            grid: of the ServerApp.
+            grid: the ServerApp's Grid.
             initial_arrays: version 0. A run that is in the journal has its own.
-            num_rounds: how many versions to make, with those in the journal.
-            timeout: how many seconds to wait without any reply before giving up.
+            num_rounds: the number of versions to make, including those in the journal.
+            timeout: the number of seconds without any reply after which it gives up.
             train_config: the ConfigRecord of train messages.
             evaluate_config: the ConfigRecord of evaluate messages.
             evaluate_fn: evaluates a version at the server.
@@ -165,7 +166,8 @@ class Latecomer(Strategy):  # type: ignore[misc]
 
         Raises:
             LatecomerError: the journal is of another run, the model cannot be averaged,
-                or all nodes fail.
+                or
+                all nodes fail.
         """
         if self.synchronous or getattr(grid, "captures", False):
             return super().start(
@@ -207,13 +209,13 @@ class Latecomer(Strategy):  # type: ignore[misc]
         return result
 
     def _open(self, layout: RecordLayout, arrays: ArrayRecord, versions: int) -> Run:
-        """Begins a run, or goes on with the one in the journal.
+        """Begins a run, or continues the one in the journal.
 
         Raises:
-            ConfigError: that began with other settings.
+            ConfigError: the run in the journal began with other settings.
             SpecMismatchError: its model has other arrays.
             ModelError: the first model is not finite.
-            JournalError: it is in use, or cannot be read.
+            JournalError: the journal is in use, or cannot be read.
         """
         folder = self.journal
         if folder is None:
@@ -274,10 +276,10 @@ class Latecomer(Strategy):  # type: ignore[misc]
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, Any]:
-        """Takes the recipe's step with what nodes returned.
+        """Takes the recipe's step with the results of the nodes.
 
         Returns:
-            The next model and the mean metrics; None where no reply counts.
+            The next model and the mean metrics; None if no reply counts.
 
         Raises:
             ConfigError: no round was configured.
@@ -300,10 +302,10 @@ class Latecomer(Strategy):  # type: ignore[misc]
         return self._layout.record(model_D), mean(contents, self.keys.weight)
 
     def _read_returned(self, reply: Message, whose: str) -> Returned:
-        """What a reply holds.
+        """Returns the content of a reply.
 
         Raises:
-            WorkloadError: it does not count, and why.
+            WorkloadError: the reply does not count; the message says why.
         """
         if reply.has_error():
             raise WorkloadError(f"{whose} failed: {reply.error.reason}")
@@ -328,7 +330,7 @@ class Latecomer(Strategy):  # type: ignore[misc]
         return self._messages("evaluate", numbers, server_round, arrays, config)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> Any:
-        """Returns the mean of what nodes said of the model; None if none did."""
+        """Returns the mean of the nodes' metrics of the model; None without any."""
         contents = []
         for reply in replies:
             if reply.has_error():
@@ -342,7 +344,7 @@ class Latecomer(Strategy):  # type: ignore[misc]
         return mean(contents, self.keys.weight) if contents else None
 
     def _in_rounds(self, arrays: ArrayRecord) -> Vector:
-        """The model of a round as a flat vector; the first one begins the rounds."""
+        """Returns a round's model as a flat vector; the first one begins the rounds."""
         if self._layout is None:
             self._layout = RecordLayout.of(arrays)
         model_D = self._layout.flatten(arrays)

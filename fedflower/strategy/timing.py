@@ -44,7 +44,7 @@ class Alarms:
         self._number = 0
 
     def set(self, action: SetTimer) -> None:
-        """Sets a timer; those of one time fire in the order in which they were set."""
+        """Sets a timer; timers of the same time fire in the order of their setting."""
         self._number += 1
         heapq.heappush(self._alarms, _Alarm(action.at, self._number, action.timer))
 

@@ -19,12 +19,12 @@ import click
 from fedcore.errors import ConfigError, LatecomerError, UserCodeError
 from fedcore.text import brief, printable
 from fedrun.cli.exit_codes import exit_code
+from fedrun.cli.help import MODEL, OUTPUT, SERVER, Decorator, section
 from fedrun.cli.stoppable import stoppable
 from fedrun.json_lines import JsonFormatter
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
-Decorator = Callable[[Any], Any]
 
 
 class _Path(click.Path):
@@ -98,23 +98,49 @@ def with_options(*options: Decorator) -> Decorator:
     return decorate
 
 
-set_option = click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Use another value than the config's, such as algorithm.buffer=8. May be "
-    "given several times.",
+set_option = section(
+    MODEL,
+    click.option(
+        "--set",
+        "changes",
+        multiple=True,
+        metavar="FIELD=VALUE",
+        help="Use another value than the config's, such as algorithm.buffer=8. May be "
+        "given several times.",
+    ),
 )
-verbose_option = click.option(
-    "-v", "--verbose", is_flag=True, help="Log details to the standard error."
+verbose_option = section(
+    OUTPUT,
+    click.option(
+        "-v", "--verbose", is_flag=True, help="Log details to the standard error."
+    ),
 )
-data_option = click.option(
-    "--data",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Tell train_data this, as client.args[KEY]. May be given several times.",
+json_option = section(
+    OUTPUT,
+    click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs."),
 )
+data_option = section(
+    MODEL,
+    click.option(
+        "--data",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Tell train_data this, as client.args[KEY]. May be given several times.",
+    ),
+)
+
+
+def out_option(what: str, default: str | None = None, **more: Any) -> Decorator:
+    """Makes the option ``-o``, which says where the result of a command goes.
+
+    Args:
+        what: the help.
+        default: where it goes without the option.
+        more: for ``click.option``.
+    """
+    if default is not None:
+        more |= {"default": Path(default), "show_default": True}
+    return section(OUTPUT, click.option("-o", "--out", type=PATH, help=what, **more))
 
 
 def _more_data(function: Callable[..., Any]) -> Any:
@@ -142,10 +168,11 @@ def node_config_option(function: Callable[..., Any]) -> Any:
         help="With --flower: what Context.node_config holds, as flower-supernode takes "
         "it. May be given several times.",
     )
-    return option(_more_data(function))
+    return section(MODEL, option)(_more_data(function))
 
 
-trust_options = with_options(
+trust_options = section(
+    SERVER,
     click.option(
         "--ca", type=PATH, help="The authority that signed the server's certificate."
     ),
@@ -174,14 +201,17 @@ def _load_methods(
             context.exit(exit_code(error))
 
 
-methods_option = click.option(
-    "--methods",
-    multiple=True,
-    type=PATH,
-    metavar="FILE",
-    expose_value=False,
-    callback=_load_methods,
-    help="Import this file of methods of your own. May be given several times.",
+methods_option = section(
+    MODEL,
+    click.option(
+        "--methods",
+        multiple=True,
+        type=PATH,
+        metavar="FILE",
+        expose_value=False,
+        callback=_load_methods,
+        help="Import this file of methods of your own. May be given several times.",
+    ),
 )
 
 
@@ -192,7 +222,8 @@ def app_option(*, required: bool = False, otherwise: str = "") -> Decorator:
         required: whether the command needs it.
         otherwise: what is taken without it.
     """
-    options = with_options(
+    options = section(
+        MODEL,
         click.option(
             "--app",
             metavar="MODULE:ATTRIBUTE",
@@ -224,8 +255,10 @@ def app_option(*, required: bool = False, otherwise: str = "") -> Decorator:
             **given: Any,
         ) -> Any:
             named = _app_named(app, flower, run_config)
-            if required:
-                named = one_app(named, None)
+            if required and named is None:
+                raise click.UsageError(
+                    "the app is missing: say --app MODULE:ATTRIBUTE, or --flower DIR"
+                )
             return function(app=named, **given)
 
         return options(in_sentences(command))
@@ -253,31 +286,6 @@ def _app_named(
 
 
 FROM_CONFIG = " Without it, the app that the config names."
-
-
-def named_app(function: Callable[..., Any]) -> Any:
-    """Adds ``--app`` to a command that needs it; the name may also stand alone."""
-
-    @wraps(function)
-    def command(*, app: str | None, word: str | None, **given: Any) -> Any:
-        return function(app=one_app(app, word), **given)
-
-    word = click.argument("word", metavar="[APP]", required=False)
-    return with_options(app_option(), word)(command)
-
-
-def one_app(option: str | None, word: str | None) -> str:
-    """Returns the app that a command was given by ``--app``, or alone.
-
-    Raises:
-        UsageError: it was given in neither way, or in both.
-    """
-    if (option is None) == (word is None):
-        many = "is missing" if option is None else "is given twice"
-        raise click.UsageError(
-            f"the app {many}: say --app MODULE:ATTRIBUTE, or --flower DIR"
-        )
-    return option or word or ""
 
 
 def key_and_value(item: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from fedrun.config.load import config_in as config_in
 from fedrun.config.load import load_config as load_config
 from fedrun.config.load import parse_config as parse_config
+from fedrun.config.load import read_config as read_config
 from fedrun.config.model import FederationConfig as FederationConfig
 from fedrun.config.model import JournalConfig as JournalConfig
 from fedrun.config.model import ServerConfig as ServerConfig

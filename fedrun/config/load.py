@@ -40,6 +40,30 @@ def load_config(path: Path, changes: Changes = ()) -> FederationConfig:
     return config_in(path.resolve().parent, raw, changes, str(path), text)
 
 
+def read_config(
+    given: FederationConfig | Mapping[str, Any] | str | Path,
+) -> FederationConfig:
+    """Returns the federation that a Python program describes.
+
+    Args:
+        given: the path of a YAML file, a mapping of the same shape, whose relative
+            paths are taken from the working folder, or a config that was read before.
+
+    Raises:
+        ConfigError: it has mistakes, or is something else.
+    """
+    if isinstance(given, FederationConfig):
+        return given
+    if isinstance(given, str | Path):
+        return load_config(Path(given))
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            "config: expected the path of a YAML file, a mapping or a "
+            f"FederationConfig, got {type(given).__name__}"
+        )
+    return parse_config(name_files(given, Path.cwd()))
+
+
 def config_in(
     folder: Path,
     raw: dict[str, Any],

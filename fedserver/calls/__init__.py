@@ -1,1 +1,1 @@
-"""The life of a call on the server: who calls, what is allowed, what is answered."""
+"""The handling of a call: identify the caller, check its rights, and answer it."""

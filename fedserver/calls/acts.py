@@ -1,7 +1,7 @@
-"""Carries out what an operator does to a run: pause, resume, evict, readmit, snapshot.
+"""The operator's acts on a run: pause, resume, evict, readmit and snapshot.
 
-An act is an event of the coordinator and a record of the journal. Each of them can be
-done through the run's server, or in the journal of a run that no server has.
+An act is an event of the coordinator and a record of the journal. The run's server
+carries it out; if no server has the run, it is carried out in the run's journal.
 """
 
 import getpass
@@ -48,15 +48,15 @@ def event_of(request: pb.OperateRequest, at: Seconds) -> Act | None:
 
 
 def this_operator() -> str:
-    """Returns the name of the user of this process."""
+    """Returns the name of the user that runs this process."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user that has no name
+    except (KeyError, OSError):  # a container's user may have no name
         return f"uid {os.getuid()}"
 
 
 class Acts:
-    """Takes the acts of the operator of one run that is served."""
+    """Carries out the operator's acts on one run while it is served."""
 
     def __init__(self, backend: Backend) -> None:
         self._run, self._core = backend.run, backend.core
@@ -79,7 +79,7 @@ class Acts:
             version, gone = await self._core.ask(
                 _after(act), after=act, unless=lambda c: objection(act, c.state)
             )
-        except ConfigError as error:  # it cannot be done, or another one has done it
+        except ConfigError as error:  # impossible now, or already done
             return pb.OperateReply(objection=str(error))
         for cid in gone:
             self._shut_out(cid, why_out(request.name, request.reason))
@@ -95,7 +95,7 @@ class Acts:
         return reply
 
     async def _check(self, request: pb.OperateRequest, context: Context) -> None:
-        """Aborts the call of anybody but the operator, and one that says nonsense."""
+        """Aborts the call unless the operator sent it and the request makes sense."""
         operator = self._callers.gate.operator(context)
         if operator is None:
             await context.abort(
@@ -110,13 +110,13 @@ class Acts:
         await check_text("reason", request.reason, context)
 
     def _shut_out(self, cid: str, why: str) -> None:
-        """Tells an evicted client, and takes nothing more from it."""
+        """Tells a client that it is evicted, and accepts nothing more from it."""
         self._callers.enrolled.discard(cid)
         self._sessions.dismiss(cid, why)
 
 
 def _after(act: Act) -> Callable[[Coordinator], tuple[int, list[str]]]:
-    """Returns a question: the version after an act, and the clients it shut out."""
+    """Returns a question: the version after an act, and the clients that it evicted."""
 
     def ask(coordinator: Coordinator) -> tuple[int, list[str]]:
         state = coordinator.state

@@ -1,4 +1,4 @@
-"""Knows who calls: identity, limits, sessions, and what each call begins with."""
+"""The callers of the service: identity, limits, sessions, and checks before a call."""
 
 import asyncio
 import itertools
@@ -41,9 +41,9 @@ from fedserver.tracing import VersionSpans
 EVALUATOR, OPERATOR = "evaluator", "operator"  # organizational units of certificates
 _OPERATED, _CERTIFIED = "server", "certificate"  # owners of names that have no key
 _TCP = ("ipv4:", "ipv6:")
-_SOCKET = "unix:"  # how gRPC names a caller that comes by a socket of the file system
+_SOCKET = "unix:"  # prefix of gRPC's name for a caller at a Unix socket
 _ALTERNATIVE, _COMMON = "x509_subject_alternative_name", "x509_common_name"
-_PART = re.compile(rb"(?:[^\\,+]|\\.)+", re.DOTALL)  # of a name as RFC 2253 writes it
+_PART = re.compile(rb"(?:[^\\,+]|\\.)+", re.DOTALL)  # part of an RFC 2253 name
 Context = Any
 
 
@@ -53,7 +53,7 @@ class Named:
 
     name: str
     owner: str
-    certified: bool  # the name is this client's, even if another one took it before
+    certified: bool  # the client gets the name even if another client holds it
 
 
 class Gate:
@@ -66,7 +66,7 @@ class Gate:
         self._evaluators = frozenset(config.evaluate.evaluators)
 
     def read_certified_name(self, context: Context) -> str | None:
-        """Returns the name in the client's own certificate, if it showed one."""
+        """Returns the name in the client's own certificate; None if it has none."""
         auth = {} if self._shared else context.auth_context()
         for key in (_ALTERNATIVE, _COMMON):
             for value in auth.get(key, ()):
@@ -74,10 +74,10 @@ class Gate:
         return None
 
     def named(self, context: Context, wanted: str, owner: bytes) -> Named:
-        """Returns the name of a client that wants a name, and the name's owner.
+        """Returns the name that a client gets, and the owner of that name.
 
         Raises:
-            ProtocolError: ``owner`` is no key.
+            ProtocolError: ``owner`` is not a key.
         """
         known = owner_of(owner)
         if by_socket(context):
@@ -88,7 +88,7 @@ class Gate:
         return Named(wanted, known, certified=False)
 
     def may_evaluate(self, context: Context, name: str) -> bool:
-        """Returns whether a client of this name may be an evaluator."""
+        """Returns whether a client of this name is allowed to be an evaluator."""
         return (
             by_socket(context)
             or name in self._evaluators
@@ -96,7 +96,7 @@ class Gate:
         )
 
     def is_operator(self, context: Context) -> bool:
-        """Returns whether a caller is the operator, who may see all of the status."""
+        """Returns whether a caller is the operator, who may see the whole status."""
         if by_socket(context):
             return True
         if self._certified:
@@ -105,10 +105,11 @@ class Gate:
         return peer.startswith(_TCP) and is_loopback(address_of(peer)[0])
 
     def operator(self, context: Context) -> str | None:
-        """Returns who a caller is that may act on the run; None: it may not.
+        """Returns the name of a caller that may act on the run; None if it may not.
 
-        That takes more than to see the status: the operator's socket, or a certificate.
-        The name is empty for the socket, whose user says it.
+        To act on the run takes more than to see its status: the caller needs the
+        operator's socket or a certificate. The name is empty for a caller at the
+        socket, because the request itself names the user.
         """
         if by_socket(context):
             return ""
@@ -118,7 +119,7 @@ class Gate:
 
     @property
     def is_closed(self) -> bool:
-        """Whether callers need a certificate that says what they may do."""
+        """Whether callers need a certificate that states their roles."""
         return self._certified
 
 
@@ -142,11 +143,11 @@ def roles(context: Context) -> set[str]:
 
 
 Room = TypeVar("Room")
-LOOK: Seconds = 0.1  # between two looks for room by the first one in a line
+LOOK: Seconds = 0.1  # seconds between two checks for room by the first call in the line
 
 
 class Limit:
-    """A call that can be ended from outside while it waits."""
+    """A waiting call that other code can end."""
 
     def __init__(self) -> None:
         self._waiting: asyncio.Timeout | None = None
@@ -154,10 +155,10 @@ class Limit:
 
     @asynccontextmanager
     async def within(self, seconds: Seconds) -> AsyncIterator[asyncio.Timeout]:
-        """Limits the time of the block.
+        """Limits the duration of the block.
 
         Raises:
-            TimeoutError: it took longer, or the call was ended.
+            TimeoutError: the block took too long, or the call was ended.
         """
         async with asyncio.timeout(0 if self._is_over else seconds) as waiting:
             self._waiting = waiting
@@ -174,7 +175,7 @@ class Limit:
 
 
 class Newest:
-    """The calls of one kind: a client's newer call ends its earlier one."""
+    """The running calls of one kind; a client's newer call ends its earlier one."""
 
     def __init__(self) -> None:
         self._calls: dict[str, Limit] = {}
@@ -194,14 +195,15 @@ class Newest:
 
 
 class Shared:
-    """A number of places for calls, of which nobody has more than a share."""
+    """A limited number of places for calls, with a maximum share for each caller."""
 
     def __init__(self, most: int, *shares: int) -> None:
-        """Nobody is here.
+        """Begins with all places free.
 
         Args:
-            most: how many places there are.
-            shares: how many of them one caller may have, for each way to name callers.
+            most: the number of places.
+            shares: the number of places that one caller may hold, for each way to name
+                callers.
         """
         self._most, self._shares = most, shares
         self._taken: list[Counter[str]] = [Counter() for _ in shares]
@@ -209,13 +211,13 @@ class Shared:
 
     @contextmanager
     def place(self, *names: str) -> Iterator[bool]:
-        """Takes a place while the block runs, if there is one for this caller.
+        """Takes a place while the block runs, if this caller may have one.
 
         Args:
-            names: of the caller, one for each of the shares.
+            names: the caller's names, one for each of the shares.
 
         Yields:
-            Whether it has a place.
+            Whether the caller has a place.
         """
         taken = list(zip(self._taken, names, self._shares, strict=True))
         is_full = self.here >= self._most
@@ -236,27 +238,28 @@ class Shared:
 
 
 class Line:
-    """Calls that wait for room; the first one takes it as soon as there is enough."""
+    """A queue of calls that wait for room; the first takes it once there is enough."""
 
     def __init__(self, most: float = inf) -> None:
-        """``most`` calls may wait."""
+        """Lets at most ``most`` calls wait."""
         self._most = most
         self._waiting: dict[tuple[float, ...], asyncio.Event] = {}
         self._numbers = itertools.count()
 
     def __len__(self) -> int:
-        """Returns the number of calls that wait."""
+        """Returns the number of waiting calls."""
         return len(self._waiting)
 
     async def turn(self, take: Callable[[], Room | None], *rank: float) -> Room:
-        """Waits for this call's turn and for room; returns what ``take`` returns then.
+        """Waits for this call's turn and for room; returns the result of ``take``.
 
         Args:
-            take: called while this call is first; returns None if there is no room.
-            rank: the call of the lowest comes first, then the one that came first.
+            take: is called while this call is first; returns None if there is no room.
+            rank: calls of lower rank go first; among equals, the earlier call goes
+                first.
 
         Raises:
-            UnavailableError: too many calls wait before this one.
+            UnavailableError: too many calls wait ahead of this one.
         """
         place = *rank, next(self._numbers)
         changed = self._waiting[place] = asyncio.Event()
@@ -277,20 +280,20 @@ class Line:
             self.move()
 
     def move(self) -> None:
-        """Has the first call look for room."""
+        """Lets the first call check for room."""
         if self._waiting:
             self._waiting[min(self._waiting)].set()
 
 
 class Turns:
-    """Gives a limited number of turns a second, one after the other."""
+    """A rate limit: a fixed number of turns a second, one after the other."""
 
     def __init__(self, rate: int) -> None:
         self._rate, self._left, self._since = rate, float(rate), 0.0
-        self._lock = asyncio.Lock()  # a call that ends while it waits takes no turn
+        self._lock = asyncio.Lock()  # a call that ends while it waits uses no turn
 
     async def turn(self) -> None:
-        """Waits for a turn; up to a second's worth of turns is saved up."""
+        """Waits for a turn; unused turns of up to one second are saved."""
         async with self._lock:
             self._save_up()
             if self._left < 1:
@@ -304,10 +307,10 @@ class Turns:
         self._left, self._since = min(self._rate, saved), now
 
 
-# ----------------- tracks client processes: which are connected, and which fell silent
+# ------------------- tracks which client processes are connected, and which fell silent
 
 
-LONG_WHY = 256  # characters of why a client waits
+LONG_WHY = 256  # maximum length of the reason why a client waits
 
 
 @dataclass
@@ -315,7 +318,7 @@ class Session:
     """One client process."""
 
     cid: str
-    number: int  # random; it names the process
+    number: int  # random; identifies the process
     notices: "asyncio.Queue[pb.Notice | None]" = field(default_factory=asyncio.Queue)
 
 
@@ -329,13 +332,13 @@ class Sessions:
         self._heard: dict[str, Seconds] = {}
         self._left: set[str] = set()  # clients not heard of since their session ended
         self.waiting: dict[str, str] = {}
-        """Why clients begin no task, as they said last, by id."""
+        """The clients' latest reasons for beginning no task, by id."""
 
     def claim(self, name: str, cid: str) -> str:
-        """Gives a name to a client; another client that had it is told to stop.
+        """Gives a name to a client, and tells the client that held it before to stop.
 
         Returns:
-            The id of that other client; empty if there was none.
+            The id of the client that held the name; empty if there was none.
         """
         before = self._names.get(name, cid)
         self._names[name] = cid
@@ -347,7 +350,7 @@ class Sessions:
         return before
 
     def attend(self, cid: str, number: int) -> Session:
-        """Begins a session; an older process of the same client is told to stop."""
+        """Begins a session; tells an older process of the same client to stop."""
         before = self._sessions.get(cid)
         if before is not None and before.number != number:
             text = "another process runs with this client's state directory"
@@ -364,12 +367,12 @@ class Sessions:
 
     def hear(self, cid: str) -> None:
         """Notes that a client gave a sign of life."""
-        self._heard.pop(cid, None)  # the dictionary is in the order of time
+        self._heard.pop(cid, None)  # the dictionary is ordered by time
         self._heard[cid] = time.monotonic()
         self._left.discard(cid)
 
     def dismiss(self, cid: str, text: str) -> None:
-        """Tells a client to stop, and takes it for gone."""
+        """Tells a client to stop, and counts it as gone."""
         session = self._sessions.get(cid)
         if session is not None:
             self.tell(session, pb.Notice.KIND_SUPERSEDED, text)
@@ -377,7 +380,7 @@ class Sessions:
         self.forget(cid)
 
     def note_waiting(self, cid: str, why: str) -> None:
-        """Notes why a client begins no task; empty: it may begin one."""
+        """Notes why a client begins no task; empty if it may begin one."""
         self.waiting.pop(cid, None)
         if why:
             self.waiting[cid] = printable(why)[:LONG_WHY]
@@ -388,7 +391,7 @@ class Sessions:
         self.waiting.pop(cid, None)
 
     def missing(self) -> list[str]:
-        """Returns clients that have been silent for too long; each is returned once."""
+        """Returns the clients that have been silent for too long, each of them once."""
         before = time.monotonic() - self._lost_after
         heard = self._heard.items()
         silent = [cid for cid, _ in takewhile(lambda each: each[1] < before, heard)]
@@ -398,26 +401,26 @@ class Sessions:
 
     @property
     def present(self) -> set[str]:
-        """The ids of the clients that are there."""
+        """The ids of the clients that are present."""
         return set(self._heard)
 
     def is_here(self, cid: str) -> bool:
-        """Whether the server has heard of a client within ``timeouts.lost``."""
+        """Returns whether a client was heard of within ``timeouts.lost``."""
         return cid in self._heard
 
     @property
     def here(self) -> int:
-        """The number of clients that are there."""
+        """The number of clients that are present."""
         return len(self._heard)
 
     @property
     def attending(self) -> list[str]:
-        """The ids of clients whose process is connected, and was heard of lately."""
+        """The ids of clients whose process is connected and was recently active."""
         return [cid for cid in self._sessions if cid in self._heard]
 
     @property
     def active(self) -> list[str]:
-        """The ids of clients that were heard of lately, after their last session."""
+        """The ids of clients that were active after their last session ended."""
         return [cid for cid in self._heard if cid not in self._left]
 
     def tell_all(self, kind: pb.Notice.Kind, text: str) -> None:
@@ -435,19 +438,19 @@ class Sessions:
         session.notices.put_nowait(pb.Notice(kind=kind, text=text))
 
 
-# --------- checks the caller and the disk, with which every call of the service begins
+# --------- checks the caller and the disk at the beginning of every call of the service
 
 
-LONG_NAME = 256  # characters of a client's name: the server keeps them
+LONG_NAME = 256  # maximum length of a client's name, which the server stores
 
 
 class Callers:
     """The clients of one run, as this process knows them.
 
     Attributes:
-        enrolled: ids of the clients that this process has told its settings. A restart
-            may have changed the settings, so clients enrol anew with each process.
-        draining: whether the process is about to stop, and takes nothing new.
+        enrolled: ids of the clients that have received the settings from this process.
+            A restart may change the settings, so clients enrol anew with each process.
+        draining: whether the process is about to stop and accepts nothing new.
     """
 
     def __init__(self, run: Run, core: Core, tracer: Tracer) -> None:
@@ -457,9 +460,9 @@ class Callers:
         self.draining = False
 
     async def cid(self, key: bytes, context: Context) -> str:
-        """Returns the id of the client that has this key; aborts the call without one.
+        """Returns the id of the client with this key; aborts the call without a key.
 
-        A client with a certificate of its own speaks for itself alone.
+        A client with a certificate of its own can only act as itself.
         """
         try:
             cid = cid_of(key)
@@ -501,7 +504,7 @@ class Backend:
 
 
 def wrong_text(which: str, text: str) -> str:
-    """Says why a text cannot be kept, being too long or not printable; else empty."""
+    """Returns why a text is too long or not printable; empty if it is fine."""
     if len(text) > LONG_NAME:
         return f"a {which} of {len(text)} characters, the limit is {LONG_NAME}"
     if not is_printable(text):
@@ -510,22 +513,22 @@ def wrong_text(which: str, text: str) -> str:
 
 
 async def check_text(which: str, text: str, context: Context) -> None:
-    """Aborts the call if a text cannot be kept."""
+    """Aborts the call if a text cannot be stored."""
     if reason := wrong_text(which, text):
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
 
 
-# ------------ receives heartbeats, sends notices, and takes note of clients that leave
+# ------------------- receives heartbeats, sends notices, and records clients that leave
 
 
-SILENT: Seconds = 60.0  # beyond ``timeouts.lost``, until a silent call ends
+SILENT: Seconds = 60.0  # seconds beyond ``timeouts.lost`` until a silent call ends
 
 
 class Attendance:
     """Keeps in touch with clients while they are connected."""
 
     def __init__(self, backend: Backend, informed: set[str]) -> None:
-        """``informed`` gets the ids of clients that hear that the run has ended."""
+        """Adds to ``informed`` the ids of clients that learn that the run has ended."""
         self._run, self._core, self._informed = backend.run, backend.core, informed
         self._sessions, self._callers = backend.sessions, backend.callers
 
@@ -557,10 +560,10 @@ class Attendance:
             self._sessions.leave(session)
 
     def _note_waiting(self, row: ClientRow, why: str) -> pb.Notice | None:
-        """Takes note of a client that waits for its device, and begins no session.
+        """Notes that a client waits for its device; begins no session.
 
         Returns:
-            Why it need not wait any longer; None: it has to.
+            A notice that the client need not wait any longer; None if it has to wait.
         """
         if row.evicted is not None:
             text = why_out(row.name, row.evicted)
@@ -580,12 +583,12 @@ class Attendance:
                     self._sessions.note_waiting(session.cid, beat.waiting)
                     limit.reschedule(asyncio.get_running_loop().time() + silent)
         except TimeoutError:
-            pass  # a client that is there after all attends again
+            pass  # a client that turns out to be present attends again
         finally:
             session.notices.put_nowait(None)
 
     async def leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveReply:
-        """Journals that a client has left for good."""
+        """Records in the journal that a client has left for good."""
         cid = await self._callers.cid(request.key, context)
         await self._callers.check_disk(context)
         left = Departed(at=self._core.now(), cid=cid)

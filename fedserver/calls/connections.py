@@ -1,4 +1,4 @@
-"""Limits the number of TCP connections, and ends single ones."""
+"""Limits the number of TCP connections, and ends single connections."""
 
 import asyncio
 import contextlib
@@ -15,30 +15,31 @@ from fedcore.typing import Seconds
 Address = tuple[str, int]
 _DESCRIPTORS = Path("/proc/self/fd")
 _TCP = ("ipv4:", "ipv6:")
-_SUBNET = 64  # bits of an IPv6 address that a network has, and not its machines
-_GATHER: Seconds = 0.1  # connections to end within this time share one search
-_RESERVED = 256  # descriptors of all else: the journal, its segments, the evaluator
-_LEAST = 4  # connections get at least one in four of all descriptors
+_SUBNET = 64  # length of a network's prefix in an IPv6 address
+_GATHER: Seconds = 0.1  # connections that are to end within this time share one search
+_RESERVED = 256  # descriptors for all else: the journal, its segments, the evaluator
+_LEAST = 4  # connections get at least a quarter of all descriptors
 
 
 class Disconnector:
-    """Ends connections whose clients do not take what they are sent.
+    """Ends connections whose clients do not read what the server sends.
 
-    gRPC keeps what it could not send until the connection ends, and has no call to end
-    one. The kernel has: the connection's descriptor is found by the address of its
-    client, and shut down. Elsewhere than on Linux nothing is ended.
+    gRPC keeps unsent data until the connection ends, and offers no call to end a
+    connection. The kernel does: this class finds the connection's descriptor by the
+    client's address, and shuts it down. It works on Linux only; elsewhere it does
+    nothing.
     """
 
     def __init__(self, port: int) -> None:
-        """``port`` is the one on which the server listens."""
+        """Watches for connections to ``port``, on which the server listens."""
         self._port = port
         self._unwanted: set[Address] = set()
 
     def end(self, peer: str) -> None:
-        """Ends the connection of a peer, which is named as gRPC names it.
+        """Ends the connection of a peer, given by gRPC's name for it.
 
-        The search runs on a thread and looks at each descriptor once (5 microseconds
-        each) for all connections that are to end. Must be called on the event loop.
+        A thread searches all descriptors once (5 microseconds each) for all connections
+        that are to end. Must be called on the event loop.
         """
         if not peer.startswith(_TCP) or not _DESCRIPTORS.is_dir():
             return
@@ -52,9 +53,10 @@ class Disconnector:
 
     def _end_all(self, unwanted: set[Address]) -> None:
         for name in os.listdir(_DESCRIPTORS):
-            with contextlib.suppress(OSError):  # it was closed meanwhile
+            with contextlib.suppress(OSError):  # the connection was closed meanwhile
                 if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                    # A duplicate cannot become another file while it is looked at.
+                    # A duplicated descriptor cannot become another file during the
+                    # check.
                     with socket.socket(fileno=os.dup(int(name))) as connection:
                         self._end_if(connection, unwanted)
 
@@ -68,7 +70,7 @@ class Disconnector:
 
 
 def most_connections() -> int:
-    """Returns for how many connections there are descriptors beside all else."""
+    """Returns the number of connections for which descriptors remain."""
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return max(descriptors - _RESERVED, descriptors // _LEAST)
 
@@ -76,7 +78,7 @@ def most_connections() -> int:
 def allow_many() -> None:
     """Raises this process's limit on descriptors as far as the system allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # no system grants more than it has
+    with contextlib.suppress(OSError, ValueError):  # no system grants more than this
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
@@ -87,10 +89,11 @@ def address_of(peer: str) -> Address:
 
 
 def neighbours_of(peer: str) -> str:
-    """Returns which peers may be one machine, from gRPC's name of a peer.
+    """Returns a key for all peers that may be the same machine as this one.
 
-    That is an address of IPv4, or the first 64 bits of one of IPv6, of which a machine
-    may have all; for a peer on this machine's own socket it is the socket.
+    ``peer`` is gRPC's name of a peer. The key is the IPv4 address, or the first 64 bits
+    of an IPv6 address, because one machine may have all addresses of that network. For
+    a peer at this machine's own socket, the key is the socket.
     """
     if not peer.startswith(_TCP):
         return peer
@@ -101,7 +104,7 @@ def neighbours_of(peer: str) -> str:
 
 
 def _plain(host: str) -> str:
-    """Returns an address without its zone, and as IPv4 if an IPv6 one holds it."""
+    """Returns an address without its zone; an IPv4-mapped IPv6 one becomes IPv4."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return str(mapped or address)

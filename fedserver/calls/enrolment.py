@@ -1,4 +1,4 @@
-"""Enrols clients, or refuses them with a sentence; takes trials of those that check."""
+"""Enrols clients or refuses them with a reason; judges trial updates for checks."""
 
 import asyncio
 import logging
@@ -27,28 +27,28 @@ from fedserver.calls.callers import EVALUATOR, Backend, Named, Shared, Turns, wr
 from fedserver.calls.connections import neighbours_of
 from fedserver.calls.pushes import Opening, PushFrames, Receiver, Uploads, upload_name
 
-# --------- takes trials: updates that are received, read and judged, and count nowhere
+# ------------ takes trials: updates that are received, read and judged, but never count
 #
-# ``fedclient check`` sends one. Anybody may, under any number of keys. So trials have a
-# place of their own, in which no trial takes room from an update; one of them is read
-# at a time; no client and no address has more than a share of the place; and nothing is
-# kept of any trial.
+# ``fedclient check`` sends a trial. Anybody may send one, under any number of keys.
+# Trials therefore have a place of their own, in which no trial takes room from an
+# update; one of them is read at a time; no client and no address has more than a share
+# of the place; and the server keeps nothing of a trial.
 
 
 _log = logging.getLogger(__name__)
-AT_ONCE = 1  # large trials in memory
-MOST = 32  # trials that are here or wait; more are asked to come back
-OF_ADDRESS = 8  # of those from one address: several devices may share one
-OF_CLIENT = 2  # and of those with one key: the connection of the first may have broken
+AT_ONCE = 1  # number of large trials in memory
+MOST = 32  # trials that are here or wait; further ones are asked to come back
+OF_ADDRESS = 8  # trials from one address, which several devices may share
+OF_CLIENT = 2  # trials with one key: the connection of the first may have broken
 _RETRY = pb.TrialReply(answer=answer_code(Answer.RETRY))
 Context = Any
 
 
 class Trials:
-    """Receives and judges one trial after the other."""
+    """Receives and judges trials, one after the other."""
 
     def __init__(self, backend: Backend, opening: Opening, most: int) -> None:
-        """``opening`` reads updates, of which one has ``most`` bytes."""
+        """Reads updates with ``opening``; one update has at most ``most`` bytes."""
         self._core, self._callers = backend.core, backend.callers
         self._opening = opening
         server, stall = backend.run.config.server, backend.run.config.timeouts.stall
@@ -59,7 +59,7 @@ class Trials:
         self._reading = asyncio.Lock()  # trials leave a thread for updates
 
     async def trial(self, frames: PushFrames, context: Context) -> pb.TrialReply:
-        """Says which verdict an update would get that is based on the newest version.
+        """Returns the verdict that an update based on the newest version would get.
 
         The client need not be enrolled. The update is dropped: neither the coordinator
         nor the journal learns of it.
@@ -82,7 +82,7 @@ class Trials:
     async def _try(
         self, cid: str, header: pb.PushHeader, frames: PushFrames
     ) -> pb.TrialReply:
-        """Receives one trial, and says what came of it."""
+        """Receives one trial, and returns the outcome."""
         await self._turns.turn()
         name = upload_name(cid, header)
         if name is None:
@@ -109,7 +109,7 @@ class Trials:
 
 
 def _judge(told: Coordinator, push: Push, opened: Opened) -> tuple[Verdict, str]:
-    """Judges an update as one of the newest version; changes nothing."""
+    """Judges an update as if it were based on the newest version; changes nothing."""
     state = told.state
     newest = ModelName(state.epoch, state.version)
     push = replace(push, epoch=state.epoch, base=newest)
@@ -122,28 +122,28 @@ def _judge(told: Coordinator, push: Push, opened: Opened) -> tuple[Verdict, str]
     return decision.verdict, decision.reason
 
 
-# ------------------------------------- enrols clients, or refuses them with a sentence
+# ---------------------------------------- enrols clients, or refuses them with a reason
 
 
 MOST_PROTOCOLS = 64
-LONG_SPEC = 1 << 16  # characters of a model's description, or four times our own
-LONG_REST = 1 << 14  # bytes of all else in a request
+LONG_SPEC = 1 << 16  # length of a model's description, or 4 times ours
+LONG_REST = 1 << 14  # maximum size in bytes of the rest of a request
 
 
 class Objection(NamedTuple):
-    """Why a client cannot be enrolled."""
+    """A reason why a client cannot be enrolled."""
 
     about: str
-    """Protocol, run, model, name, role, room or request."""
+    """The subject: protocol, run, model, name, role, room or request."""
     code: grpc.StatusCode
     text: str
 
 
 class Enrolment:
-    """Checks a client's request, and sends it the settings of the run."""
+    """Checks a client's request, and sends the client the settings of the run."""
 
     def __init__(self, backend: Backend, max_update_bytes: int) -> None:
-        """``max_update_bytes`` is the largest update that the server will take."""
+        """Sets ``max_update_bytes``, the largest size of an accepted update."""
         self._run, self._core = backend.run, backend.core
         self._sessions, self._callers = backend.sessions, backend.callers
         self._max_update_bytes = max_update_bytes
@@ -185,7 +185,7 @@ class Enrolment:
         return self._reply(request, named.name, standing, warnings)
 
     async def check(self, request: pb.CheckRequest, context: Context) -> pb.CheckReply:
-        """Says what :meth:`enrol` would answer; nothing is journalled or kept."""
+        """Returns what :meth:`enrol` would answer, but writes and keeps nothing."""
         wanted = request.enrol
         await self._require_short(request, context)
         cid = await self._callers.cid(wanted.key, context)
@@ -219,7 +219,7 @@ class Enrolment:
         )
 
     async def _require_short(self, request: Message, context: Context) -> None:
-        """Aborts a long call: those that wait for a turn must not fill the memory."""
+        """Aborts a call that is too long: waiting calls must not fill the memory."""
         size, limit = request.ByteSize(), self._longest_spec + LONG_REST
         if size > limit:
             await context.abort(
@@ -267,15 +267,15 @@ class Enrolment:
         )
 
     def _algorithm(self, name: str) -> str:
-        """Returns the algorithm with the settings of the client of this name.
+        """Returns the algorithm with the settings of the client of this name only.
 
-        Nobody is told the settings and names of others.
+        The names and settings of other clients are removed.
         """
         own = self._run.coordinator.algorithm.of_client(name)
         return own.config.model_dump_json()
 
     def _here(self, names: list[str]) -> list[str]:
-        """Returns the names, each once, whose clients were heard of lately."""
+        """Returns the names, each once, whose clients gave a recent sign of life."""
         named = self._run.coordinator.state.roster.rows_of
         ids = {name: [row.cid for row in named(name)] for name in names}
         return [
@@ -283,7 +283,7 @@ class Enrolment:
         ]
 
     def _note_double(self, client: ClientEnrolled, others: list[str]) -> str:
-        """Logs, once, that clients train on the same data; warns the client."""
+        """Logs once that clients share their data; returns the client's warning."""
         if others and client.cid not in self._doubled:
             self._doubled.add(client.cid)
             names = " and ".join([*others, client.name])
@@ -306,9 +306,9 @@ class Enrolment:
     def _objections(
         self, request: pb.EnrolRequest, cid: str, named: Named, context: Context
     ) -> Iterator[Objection]:
-        """Yields why a client of this name cannot be enrolled, as far as it is known.
+        """Yields the known reasons why a client of this name cannot be enrolled.
 
-        Whether the name belongs to another client is known to the core alone.
+        Only the coordinator knows whether the name belongs to another client.
         """
         yield from self._misfits(request)
         is_evaluator = request.role == pb.ROLE_EVALUATOR
@@ -349,7 +349,7 @@ class Enrolment:
             text = f"this server speaks protocol {ours}, the client {theirs}"
             yield Objection("protocol", refuse, text)
         if request.run_id and request.run_id != self._run.run_id:
-            yield Objection(  # the client waits: its run's server may come back
+            yield Objection(  # the client waits, because its run's server may come back
                 "run",
                 grpc.StatusCode.NOT_FOUND,
                 f"the state directory belongs to run {request.run_id}, this server "
@@ -390,7 +390,7 @@ def _place(client: ClientEnrolled) -> str:
 
 
 def _warn_of_double(client: ClientEnrolled, others: list[str]) -> str:
-    """Returns the warning of a client that has the part of others; or nothing."""
+    """Returns a warning that others have the client's part of the data; or nothing."""
     if not others:
         return ""
     return f"another client of this run has {_place(client)}, too: {_ADVICE}"
@@ -418,7 +418,7 @@ class Codes:
         return warning
 
     def difference(self, name: str, code: str) -> str:
-        """Returns a warning if no client of another name has this code; or nothing."""
+        """Returns a warning if no client of another name has this code; else empty."""
         own = self._codes.get(name)
         same = self._uses[code] - (own == code)
         others = len(self._uses) - (own is not None and self._uses[own] == 1)
@@ -428,11 +428,11 @@ class Codes:
 
 
 class _Standing(NamedTuple):
-    """What the coordinator says of a client that has asked to be enrolled."""
+    """The coordinator's view of a client that asks to be enrolled."""
 
     has_left: bool
-    is_owner: bool  # of the name that it asked for
-    evicted: str  # why it is refused, in a sentence; empty: it is not evicted
+    is_owner: bool  # of the requested name
+    evicted: str  # why the client is refused; empty if it is not evicted
     epoch: Epoch
     doubles: list[str]
 
@@ -474,7 +474,7 @@ def _would_stand(
 
 
 def _why_evicted(cid: str, name: str, state: ServerState) -> str:
-    """Returns why a client may not come back; empty: it may."""
+    """Returns why a client may not come back; empty if it may."""
     reason, row = eviction(cid, name, state), state.clients.get(cid)
     if reason is None:
         return ""

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import grpc
 from fedwire.certificates import require_pair
-from fedwire.connect import DEAD, WINDOWS
-from fedwire.service import MESSAGE_LIMIT
+from fedwire.connect import DEAD, MESSAGE_LIMIT, WINDOWS
 
 from fedcore.errors import ConfigError, UnavailableError
 from fedrun.config import ServerConfig
@@ -25,8 +24,8 @@ OPTIONS = (
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_time_ms", 60_000),
     *DEAD,
-    ("grpc.so_reuseport", 0),  # a port that is taken is an error
-    # A peer that is silent for this long is no client: clients attend, at least.
+    ("grpc.so_reuseport", 0),  # fail if the port is taken
+    # No client stays silent for this long, because clients at least attend.
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 300_000),
     *WINDOWS,
@@ -34,7 +33,7 @@ OPTIONS = (
 
 
 def options(config: ServerConfig) -> list[tuple[str, int]]:
-    """Returns the options of gRPC, with the limits on connections and calls."""
+    """Returns the gRPC options, with the limits on connections and calls."""
     most = min(config.max_connections, most_connections())
     return [
         *OPTIONS,
@@ -44,7 +43,7 @@ def options(config: ServerConfig) -> list[tuple[str, int]]:
 
 
 def bind(server: grpc.aio.Server, config: ServerConfig) -> int:
-    """Has a server listen on its configured address; returns the port.
+    """Makes a server listen on its configured address; returns the port.
 
     Raises:
         UnavailableError: the port is taken.

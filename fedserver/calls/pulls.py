@@ -30,8 +30,8 @@ from fedserver.calls.callers import Backend, Limit, Line, Newest
 
 # ------------- sends few large answers at a time; ends those whose clients stand still
 #
-# Chunks are small until it is known how fast a client takes them, so that a client on a
-# slow link is not mistaken for one that stands still.
+# Chunks are small until the server knows how fast a client reads, so that it does not
+# mistake a client on a slow link for one that stands still.
 #
 # Clients that have taken an answer before come first in the line for a place. A client
 # that let others wait comes behind them, and makes room at once.
@@ -39,7 +39,7 @@ from fedserver.calls.callers import Backend, Limit, Line, Newest
 
 BRIEF: Seconds = 5.0  # a client may stand still for this long while others wait
 NEW = 5  # clients that have never taken an answer may do so 1/NEW as long
-BUFFERED = 4 << 20  # bytes that buffers on the way may take, however slow the link is
+BUFFERED = 4 << 20  # bytes that buffers on the path may hold, however slow the link is
 
 
 @dataclass(slots=True, eq=False)
@@ -48,11 +48,11 @@ class Download:
 
     cid: str
     limit: Limit
-    chunk: int = FIRST  # bytes that it takes in a second, as far as that is known
+    chunk: int = FIRST  # the client's speed in bytes a second, if known
     began: Seconds = field(default_factory=time.monotonic)
     touched: Seconds = field(default_factory=time.monotonic)
-    nbytes: int = 0  # that it has taken
-    is_taken: bool = False  # to its end
+    nbytes: int = 0  # bytes that the client has taken
+    is_taken: bool = False  # the client has taken all of it
     is_ended: bool = False
 
     def touch(self, nbytes: int) -> None:
@@ -72,7 +72,7 @@ class Downloads:
     """All large answers that are being sent."""
 
     def __init__(self, most: int) -> None:
-        """``most`` answers are sent at a time."""
+        """Sends at most ``most`` answers at a time."""
         self._most = most
         self._open: set[Download] = set()
         self._line = Line()
@@ -81,7 +81,7 @@ class Downloads:
 
     @asynccontextmanager
     async def place(self, cid: str, limit: Limit) -> AsyncIterator[Download]:
-        """Waits for a place; ``limit`` can end the call that has it."""
+        """Waits for a place; ``limit`` can end the call that holds the place."""
         is_new, spent = cid not in self._takers, self._spent.get(cid, 0.0)
 
         def take() -> Download | None:
@@ -107,7 +107,7 @@ class Downloads:
 
     @property
     def waiting(self) -> int:
-        """The number of clients that wait for a place."""
+        """The number of clients that are waiting for a place."""
         return len(self._line)
 
     @property
@@ -116,7 +116,7 @@ class Downloads:
         return len(self._open) >= self._most
 
     def _make_room(self, spent: Seconds, *, is_new: bool) -> None:
-        """Ends the answer that has stood still for longest, if that is too long."""
+        """Ends the answer that has stood still the longest, if that is too long."""
         now = time.monotonic()
 
         def stood(download: Download) -> Seconds:
@@ -137,14 +137,14 @@ class Downloads:
 # --------------------- answers pulls: a client waits for work, and downloads the model
 
 
-RETRY: Seconds = 1.0  # after which a client is to ask again
+RETRY: Seconds = 1.0  # after this time, a client asks again
 PLACE: Seconds = 60.0  # beyond ``timeouts.hold``, to wait for a place to download
 Context = Any
 Write = Callable[[bytes], Awaitable[None]]
 
 
 class Stalled(Exception):  # noqa: N818 -- no fault of the server
-    """A client does not read what it is sent."""
+    """The client does not read the answer."""
 
 
 class Pulls:
@@ -168,10 +168,10 @@ class Pulls:
     async def pull(
         self, request: pb.PullRequest, context: Context, write: Write
     ) -> None:
-        """Sends model and work, once there is work.
+        """Sends the model and a task, as soon as there is a task.
 
         Raises:
-            Stalled: the client does not read what it is sent.
+            Stalled: the client does not read the answer.
         """
         cid = await self._callers.cid(request.key, context)
         try:
@@ -202,7 +202,7 @@ class Pulls:
                 async with limit.within(self._timeouts.hold + PLACE):
                     with self._tracer.span("wait"):
                         answer = await self._answers.pull(pull.cid, pull.nonce)
-                    if _is_large(answer):  # its first frame is made when it may go
+                    if _is_large(answer):  # the first frame is made when it may be sent
                         place = self._downloads.place(pull.cid, limit)
                         download = await stack.enter_async_context(place)
             except TimeoutError:  # a newer pull arrived, or there was no place
@@ -226,7 +226,7 @@ class Pulls:
         write: Write,
         download: Download | None = None,
     ) -> None:
-        """Sends frames as fast as the client takes them."""
+        """Sends frames as fast as the client reads them."""
         stall = self._timeouts.stall
         try:
             for frame in frames:
@@ -244,7 +244,7 @@ class Pulls:
 
 
 def _facts_of(answer: SendReply | Refuse) -> dict[str, Any]:
-    """Returns what a trace tells of an answer."""
+    """Returns the attributes of an answer for a trace."""
     if isinstance(answer, Refuse):
         return {"refused": answer.answer.value}
     reply = answer.reply
@@ -263,7 +263,7 @@ def _is_large(answer: SendReply | Refuse) -> bool:
 def _frames(
     answer: SendReply | Refuse, request: pb.PullRequest, download: Download | None
 ) -> Iterator[bytes]:
-    """Yields the frames of an answer; resumes a download that was cut off."""
+    """Yields the frames of an answer; resumes an interrupted download."""
     if isinstance(answer, Refuse):
         yield _refusal(answer.answer, answer.retry_after, answer.reason)
         return

@@ -1,4 +1,4 @@
-"""Takes pushes: an update is received whole, made durable, and then acknowledged."""
+"""Takes pushes: receives a whole update, makes it durable, and acknowledges it."""
 
 import asyncio
 import logging
@@ -28,24 +28,24 @@ from fedrun.run import Run
 from fedserver.calls.callers import Backend, Limit, Line, Newest
 from fedserver.core import Core
 
-# ----------------------------------------------- decodes updates on threads of its own
+# ------------------------------------------------ decodes updates on threads of its own
 #
-# A few bytes may describe every value of the model. The uplink's codec declares what
-# decoding may cost, and an update beyond that is refused. The rest is decoded here, on
-# threads, so that the core thread only has to add it.
+# A payload of a few bytes may describe every value of the model. The uplink's codec
+# declares how much decoding may cost, and the server refuses an update that would cost
+# more. Threads decode the others, so that the core thread only has to add them.
 
 
 THREADS = 2
-LIGHT = 1 << 14  # values; decoding fewer costs less than going to a thread
-PER_VALUE = 16  # bytes of a decoded update: a place, and its value
-LEAST, MOST = 4, 256  # updates at a time that are decoded or wait for the core
+LIGHT = 1 << 14  # values; below this, decoding is cheaper than switching threads
+PER_VALUE = 16  # bytes of a decoded update per entry: the index and the value
+LEAST, MOST = 4, 256  # updates at a time that are being decoded or wait for the core
 
 
 class Opening:
-    """Decodes updates of one federation."""
+    """Decodes the updates of one federation."""
 
     def __init__(self, algorithm: Algorithm, most_bytes: int) -> None:
-        """``most_bytes`` of decoded updates may wait for the core thread."""
+        """Lets at most ``most_bytes`` of decoded updates wait for the core thread."""
         self._spec = algorithm.spec
         self._declared = algorithm.config.declared(algorithm.spec)
         steps = max(self._declared.values())
@@ -69,9 +69,9 @@ class Opening:
 
 # ------- keeps updates in memory from their first byte to their verdict, within bounds
 #
-# Each client has one at a time; a newer one ends the older one. An update that finds no
-# room waits in a line. A transfer that was cut off goes on where it stopped, unless its
-# buffer was needed for another one. A transfer that is too slow is stopped after a
+# Each client has one update at a time; a newer one ends the older one. An update that
+# finds no room waits in a line. An interrupted transfer continues where it stopped,
+# unless another one needed its buffer. A transfer that is too slow is stopped after a
 # while, or at once when its room is needed.
 
 
@@ -86,30 +86,30 @@ class NoRoomError(UnavailableError):
 
 
 def _no_transfer() -> None:
-    """Does nothing: the transfer has ended."""
+    """Does nothing, because the transfer has ended."""
 
 
 @dataclass(slots=True)
 class Upload:
-    """One payload, as far as it has been received."""
+    """One payload, or the part of it that has been received."""
 
     name: Name
     buffer: Bytes
     received: int = 0
     in_use: bool = False
-    is_decided_on: bool = False  # it is whole, and waits for its verdict
+    is_decided_on: bool = False  # the payload is whole, and waits for its verdict
     is_released: bool = False
     is_inline: bool = False
     began: Seconds = 0.0  # of the current transfer
     touched: Seconds = field(default_factory=time.monotonic)
-    stop: Callable[[], None] = _no_transfer  # ends that transfer
+    stop: Callable[[], None] = _no_transfer  # ends the current transfer
 
     def write(self, part: Part) -> None:
         """Writes the next chunk; a chunk at byte 0 begins again.
 
         Raises:
-            ProtocolError: it is not the next one, or there is no room for it.
-            UnavailableError: the buffer was needed for another upload.
+            ProtocolError: it is not the next chunk, or there is no room for it.
+            UnavailableError: another upload needed the buffer.
         """
         if self.is_released:
             raise UnavailableError("the buffer was needed for another upload")
@@ -125,7 +125,7 @@ class Upload:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is missing."""
+        """Whether the payload is complete."""
         return not self.is_released and self.received == len(self.buffer)
 
     def release(self) -> None:
@@ -147,29 +147,29 @@ class Uploads:
         """Begins without any update.
 
         Args:
-            most: transfers of large payloads at a time.
-            most_bytes: bytes of all payloads at a time, until their verdict.
+            most: the maximum number of transfers of large payloads at a time.
+            most_bytes: the maximum size of all payloads in memory, until their verdict.
             patience: seconds in all for which an upload may stall.
-            slowest: bytes a second that an upload must reach, besides.
+            slowest: the minimum rate of an upload, in bytes a second.
             room: returns memory for an update.
         """
         self._room = room
         self._most, self._most_bytes = most, most_bytes
         self._patience, self._slowest = patience, slowest
         self._open: dict[str, Upload] = {}  # by cid
-        self._spent: dict[str, Seconds] = {}  # on transfers that failed
+        self._spent: dict[str, Seconds] = {}  # seconds spent on transfers that failed
         self._known: set[str] = set()  # ids of clients that have delivered an update
         self._lines = {True: Line(most), False: Line(most)}  # by: is it in one piece?
-        self._since: dict[str, Seconds] = {}  # when each waiting client arrived
+        self._since: dict[str, Seconds] = {}  # the arrival time of each waiting client
         self.nbytes = 0  # that are held now
         self._large = 0  # payloads that are held and did not come in one piece
 
     async def turn(
         self, name: Name, take: Callable[[], Upload], *, is_inline: bool
     ) -> Upload:
-        """Waits for room; returns what :meth:`begin` or :meth:`hold` returns then.
+        """Waits for room; returns the result of :meth:`begin` or :meth:`hold`.
 
-        A client that was asked to come back keeps its first place in the line.
+        A client that was asked to come back keeps its place in the line.
 
         Raises:
             UnavailableError: too many clients wait, or this one waits for a verdict.
@@ -191,9 +191,9 @@ class Uploads:
     def begin(
         self, name: Name, size: int, stop: Callable[[], None] = _no_transfer
     ) -> Upload:
-        """Returns the buffer of an upload, new or with what was received before.
+        """Returns the buffer of an upload: a new one, or one that holds the first part.
 
-        ``stop`` is called if the transfer must end before it is through.
+        ``stop`` is called if the transfer must end before it is complete.
 
         Raises:
             NoRoomError: there is no room.
@@ -235,7 +235,7 @@ class Uploads:
             raise UnavailableError("another message of this client is being decided on")
         if before.name == name and not before.in_use and len(before.buffer) == size:
             return before
-        self._drop(before)  # if in use, its connection broke unnoticed
+        self._drop(before)  # if it is in use, its connection broke unnoticed
         return None
 
     def is_waiting(self, name: Name) -> bool:
@@ -244,20 +244,21 @@ class Uploads:
         return upload is not None and upload.is_decided_on and upload.name == name
 
     def received(self, name: Name) -> int:
-        """Returns the number of bytes of an upload that were received."""
+        """Returns the number of bytes of an upload that have arrived."""
         upload = self._open.get(name[0])
         if upload is None or upload.name != name or upload.in_use:
             return 0
         return upload.received
 
     def ends(self, upload: Upload) -> Seconds:
-        """Returns the time on the monotonic clock until which a transfer may last."""
+        """Returns the time on the monotonic clock at which a transfer must end."""
         return upload.began + self._patience + upload.received / self._slowest
 
     def cut(self, upload: Upload) -> None:
-        """Ends a transfer, and keeps what was received so that it can be resumed.
+        """Ends a transfer, but keeps the received part so that it can be resumed.
 
-        So an upload over the slowest link gets through in parts, while there is room.
+        In this way an upload over the slowest link gets through in parts, while there
+        is room.
         """
         if upload.is_inline:
             self.end(upload)
@@ -266,7 +267,7 @@ class Uploads:
             self._move()
 
     def decide(self, upload: Upload) -> None:
-        """Keeps a whole and unharmed payload until :meth:`end`."""
+        """Keeps a complete and undamaged payload until :meth:`end`."""
         upload.is_decided_on, upload.stop = True, _no_transfer
         self._spent.pop(upload.name[0], None)
         self._known.add(upload.name[0])
@@ -281,7 +282,7 @@ class Uploads:
             self._move()
 
     def forget(self, cid: str) -> None:
-        """Drops all that is kept of a client, unless it has a newer transfer."""
+        """Drops everything about a client, unless it has a newer transfer."""
         upload = self._open.get(cid)
         if upload is not None and not upload.in_use:
             self._drop(upload)
@@ -289,7 +290,7 @@ class Uploads:
         self._since.pop(cid, None)
 
     def _move(self) -> None:
-        """Lets the clients that wait look for room."""
+        """Lets the waiting clients check for room."""
         for line in self._lines.values():
             line.move()
 
@@ -320,10 +321,10 @@ class Uploads:
         return is_inline or self._large < self._most
 
     def _lead(self, upload: Upload, now: Seconds) -> float:
-        """Returns its bytes beyond the slowest rate; below 0 it makes room."""
+        """Returns the bytes by which it is ahead of the slowest rate."""
         if upload.is_decided_on:
             return 0.0
-        if not upload.in_use:  # those that wait for longest go first, and before others
+        if not upload.in_use:  # uploads that have waited the longest go first
             return -1e18 + upload.touched
         cid = upload.name[0]
         spent = self._spent.get(cid, 0.0) + now - upload.began
@@ -337,14 +338,14 @@ class Uploads:
         stop()
 
     def _end_transfer(self, upload: Upload) -> None:
-        """Ends a transfer, and adds its time to what the client has spent in vain."""
+        """Ends a transfer, and adds its time to the client's failed transfers."""
         if upload.in_use and not upload.is_decided_on:
             cid, spent = upload.name[0], time.monotonic() - upload.began
             self._spent[cid] = self._spent.get(cid, 0.0) + spent
         upload.in_use, upload.stop = False, _no_transfer
 
 
-# --------------- receives the payload of an update: whole, unharmed, and within bounds
+# --------------- receives the payload of an update: whole, undamaged, and within limits
 
 
 IN_THREAD = 256 << 10  # payloads from this size on are hashed beside the event loop
@@ -377,16 +378,16 @@ class Receiver:
     """Receives payloads into uploads; a client's newer one ends its earlier one."""
 
     def __init__(self, uploads: Uploads, most: int, stall: Seconds) -> None:
-        """``most``: the bytes of one payload; ``stall``: how long it may wait."""
+        """Sets the maximum payload size and the longest stall of a transfer."""
         self.uploads, self._most, self._stall = uploads, most, stall
         self._newest = Newest()
 
     async def header(self, frames: PushFrames) -> pb.PushHeader:
-        """Reads the header of a push, and checks the size of what follows.
+        """Reads the header of a push, and checks the announced size of the payload.
 
         Raises:
-            TimeoutError: it does not come.
-            ProtocolError: it is no header, or the update is too large.
+            TimeoutError: the header does not arrive.
+            ProtocolError: it is not a header, or the update is too large.
         """
         async with asyncio.timeout(self._stall):
             header = await frames.header()
@@ -403,7 +404,7 @@ class Receiver:
     async def receive(
         self, name: Name, header: pb.PushHeader, frames: PushFrames
     ) -> Upload | None:
-        """Returns the payload; None if it did not arrive whole, sound and in time."""
+        """Returns the payload; None unless it arrived whole, undamaged and in time."""
         with self._newest.call(name[0]) as limit:
             try:
                 upload = await self._place(name, header, limit)
@@ -447,7 +448,7 @@ class Receiver:
                 if not is_kept:
                     self.uploads.end(upload)
         except (UnavailableError, TimeoutError):
-            pass  # damaged on its way, too slow, or a newer one arrived
+            pass  # damaged in transit, too slow, or replaced by a newer one
         except ProtocolError:
             self.uploads.end(upload)
             raise
@@ -458,7 +459,7 @@ class Receiver:
 
 
 def upload_name(cid: str, header: pb.PushHeader) -> Name | None:
-    """Returns the name of an update; None if the update was damaged on its way."""
+    """Returns the name of an update; None if the update was damaged in transit."""
     if header.size:
         return cid, header.seq, header.digest.hex()
     if len(header.payload) > INLINE:
@@ -472,9 +473,9 @@ def upload_name(cid: str, header: pb.PushHeader) -> Name | None:
 
 
 async def _is_unharmed(upload: Upload) -> bool:
-    """Returns whether the bytes of a whole payload are those that its digest names."""
+    """Returns whether the digest of the whole payload matches the announced one."""
     if upload.is_inline:
-        return True  # its name was made of it
+        return True  # the upload's name contains the digest
     if len(upload.buffer) < IN_THREAD:
         found = content_digest(upload.buffer)
     else:
@@ -482,13 +483,13 @@ async def _is_unharmed(upload: Upload) -> bool:
     return found == upload.name[2] and not upload.is_released
 
 
-# ------ takes pushes: an update is received whole, made durable, and then acknowledged
+# --------- takes pushes: receives a whole update, makes it durable, and acknowledges it
 
 
 _log = logging.getLogger(__name__)
-RETRY: Seconds = 1.0  # after which a client is to push again
-ROOM = 256 << 20  # bytes of updates in memory, if nothing else is configured
-VERDICT: Seconds = 60.0  # to wait for it, before the client asks again
+RETRY: Seconds = 1.0  # after this time, a client pushes again
+ROOM = 256 << 20  # bytes of updates in memory, if the config sets no limit
+VERDICT: Seconds = 60.0  # seconds to wait for a verdict before the client asks again
 Context = Any
 
 
@@ -511,7 +512,7 @@ class Pushes:
         self.opening = Opening(algorithm, ROOM)
 
     async def push(self, frames: PushFrames, context: Context) -> pb.PushReply:
-        """Takes an update in whole, has it made durable, and returns its verdict."""
+        """Receives a whole update, makes it durable, and returns its verdict."""
         try:
             header = await self._receiver.header(frames)
             concern(seq=header.seq)
@@ -537,7 +538,7 @@ class Pushes:
                     with self._tracer.span("receive", bytes=nbytes):
                         upload = await self._receiver.receive(name, header, frames)
                     if upload is not None and cid in self._judging:
-                        self._uploads.end(upload)  # another one came meanwhile
+                        self._uploads.end(upload)  # another message arrived meanwhile
                         upload = None
                     if upload is None:
                         return _no_verdict(Answer.RETRY)
@@ -555,19 +556,19 @@ class Pushes:
     async def resume(
         self, request: pb.ResumeRequest, context: Context
     ) -> pb.ResumeReply:
-        """Says how many bytes of an upload have arrived."""
+        """Returns the number of bytes of an upload that have arrived."""
         cid = await self._callers.cid(request.key, context)
         name = (cid, request.seq, request.digest.hex())
         return pb.ResumeReply(received=self._uploads.received(name))
 
     def close(self) -> None:
-        """Ends the threads that read updates; no push may come after this."""
+        """Ends the threads that decode updates; no push may come after this."""
         self.opening.close()
 
     # ----------------------------------------------------------------- deciding
 
     def _decide_upload(self, cid: str, header: pb.PushHeader, upload: Upload) -> None:
-        """Has an update that has arrived decided; frees its memory then."""
+        """Gets the verdict on a complete update, and then frees its memory."""
         try:
             push = read_push(header, cid, upload.buffer, upload.name[2])
         except ProtocolError:
@@ -580,10 +581,12 @@ class Pushes:
     def _decide(
         self, cid: str, deciding: Coroutine[Any, Any, pb.PushReply]
     ) -> asyncio.Task[pb.PushReply]:
-        """Has an update decided, even if no call waits; until then it is the only one.
+        """Decides on a client's update, even if no call waits for the verdict.
+
+        Until then, no other update of the client is decided on.
 
         Args:
-            cid: whose update it is.
+            cid: the client whose update it is.
             deciding: returns the answer.
         """
         task = self._judging[cid] = asyncio.create_task(deciding)
@@ -591,7 +594,7 @@ class Pushes:
         def through(_: Any) -> None:
             del self._judging[cid]
             if not task.cancelled():
-                task.exception()  # calls that wait get it; there may be none
+                task.exception()  # waiting calls get it; there may be none
 
         task.add_done_callback(through)
         return task
@@ -607,11 +610,11 @@ class Pushes:
                 self._versions.answered(push.cid, push.seq)
 
     async def _commit(self, push: Push, opened: Opened | None) -> pb.PushReply:
-        """Has the core decide on an update; returns its answer once it is durable.
+        """Lets the core decide on an update; returns the answer once it is durable.
 
         Args:
             push: the update.
-            opened: its payload; None: it has not arrived.
+            opened: its decoded payload; None if the payload has not arrived.
         """
         event = UpdatePushed(
             at=self._core.now(), push=push, opened=opened, is_unread=opened is None
@@ -627,7 +630,7 @@ class Pushes:
         return push_reply(answer.ack)
 
     def _needs_payload(self, push: Push) -> bool:
-        """Whether a large update can be answered only once it has arrived."""
+        """Returns whether a large update can be answered only once it has arrived."""
         return self._core.glance(lambda told: told.needs_payload(push), unsure=True)
 
     async def _verdict(self, cid: str) -> pb.PushReply:

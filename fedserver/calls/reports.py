@@ -1,4 +1,4 @@
-"""Takes reports of clients: evaluations, samples left out, failures of user code."""
+"""Takes reports of clients: evaluations, omitted samples, and errors of user code."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class Reports:
     async def report(
         self, request: pb.ReportRequest, context: Context
     ) -> pb.ReportReply:
-        """Takes the metrics of an evaluation, or an error of a user's code."""
+        """Takes the metrics of an evaluation, or an error of the user's code."""
         cid = await self._callers.cid(request.key, context)
         await self._callers.check_disk(context)
         await _check(request, context)
@@ -62,7 +62,7 @@ class Reports:
 
 
 async def _check(request: pb.ReportRequest, context: Context) -> None:
-    """Aborts the call if a report is too large to be kept, or not printable."""
+    """Aborts the call if a report is too large to be stored, or not printable."""
     reason = wrong_metrics(request.values)
     if not is_printable(request.error, lines=True):
         reason = "an error must be printable text in lines"

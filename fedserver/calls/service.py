@@ -45,7 +45,7 @@ Status = Callable[[bool], Awaitable[str]]
 
 
 class FederationService:
-    """One coroutine for each method of the service."""
+    """The service, with one coroutine for each of its methods."""
 
     def __init__(
         self,
@@ -59,12 +59,12 @@ class FederationService:
         """Prepares the methods.
 
         Args:
-            run: what is served.
-            core: decides.
-            answers: calls that wait for it.
-            sessions: the processes of clients.
-            status: yields all that is known, or what everybody may know.
-            versions: makes a span of each version.
+            run: the run that is served.
+            core: takes the decisions.
+            answers: the calls that wait for the core.
+            sessions: the client processes.
+            status: returns the whole status, or the public part of it.
+            versions: makes a span for each version.
         """
         self._core, self._status = core, status
         tracer = versions.tracer
@@ -88,7 +88,7 @@ class FederationService:
         return self.pulls.informed
 
     def drain(self) -> None:
-        """Takes nothing new from now on; uploads that have begun may finish."""
+        """Accepts nothing new from now on; uploads that have begun may finish."""
         self._callers.draining = True
 
     def close(self) -> None:
@@ -110,11 +110,11 @@ class FederationService:
         return pb.StatusReply(json=await self._status(is_operator))
 
     async def free(self, request: pb.FreeRequest, context: Context) -> pb.FreeReply:
-        """Frees a client's name for others, if the operator of this machine asks."""
+        """Frees a client's name for others, if this machine's operator asks for it."""
         if not by_socket(context):
             await context.abort(
                 grpc.StatusCode.PERMISSION_DENIED,
-                "names are freed where the run is: fedserver free RUN NAME",
+                "names are freed where the run is: fedserver free RUN CLIENT",
             )
         freed = Freed(at=self._core.now(), name=request.name)
         try:
@@ -128,7 +128,7 @@ class FederationService:
         return pb.FreeReply(was_taken=True)
 
 
-# ------------------------ counts each message of the service when it is taken or given
+# ------------------------- counts each message of the service when it is taken or given
 #
 # A message counts with the bytes that gRPC hands over or takes, and a payload with its
 # bytes in messages. A message to a client counts once gRPC has taken it, whether or not
@@ -150,11 +150,12 @@ class Metered:
         is_known: Callable[[str], bool],
         tracer: Tracer,
     ) -> None:
-        """``is_known`` tells whether a client's id belongs to the run."""
+        """Sets ``is_known``, which tells whether a client's id belongs to the run."""
         self._tracer = tracer
         self._service, self._traffic = service, traffic
         self._disconnector, self._is_known = disconnector, is_known
-        # The codec of a payload is in its first bytes, which a resumed one lacks.
+        # The codec is in a payload's first bytes, which are missing in a resumed
+        # payload.
         self._begun: dict[tuple[str, Way], str] = {}
         for name, (request, _) in UNARY.items():
             setattr(self, name.lower(), self._unary(name.lower(), request))
@@ -180,7 +181,7 @@ class Metered:
         return call
 
     async def pull(self, raw: bytes, context: Context) -> None:
-        """Sends model and work, once there is work."""
+        """Sends the model and a task, as soon as there is a task."""
         request = await _read(pb.PullRequest, raw, context)
         cid = self._account(request.key)
         self._control(cid, "up", raw)
@@ -218,7 +219,7 @@ class Metered:
         return data
 
     async def trial(self, frames: AsyncIterator[bytes], context: Context) -> bytes:
-        """Takes a trial; its bytes are nobody's, and no payload."""
+        """Takes a trial; its bytes count for no client, and not as a payload."""
         upload = _Upload(frames)
         try:
             async with _one_call(context):
@@ -252,7 +253,7 @@ class Metered:
                 self._control(cid, "down", data)
 
     def _account(self, key: bytes) -> str:
-        """Returns the client of a message; ``OTHERS`` for a made-up key."""
+        """Returns the client that a message counts for; OTHERS if it is unknown."""
         with contextlib.suppress(ProtocolError):  # the service answers it
             if self._is_known(cid := cid_of(key)):
                 return cid
@@ -262,7 +263,7 @@ class Metered:
         self._traffic.count(Lane(cid, way, CONTROL), framed=PREFIX + len(data))
 
     def _enter(self, cid: str, transfer: "_Transfer") -> None:
-        """Counts the payload of a call that has ended or was cut off."""
+        """Counts the payload of a call that has ended or was interrupted."""
         way, codec = transfer.way, transfer.codec
         if codec == UNKNOWN and not transfer.is_from_the_start:
             codec = self._begun.get((cid, way), UNKNOWN)
@@ -291,7 +292,7 @@ class _Transfer:
         self._size = -1  # of the payload; -1 before the first message
 
     def saw(self, frame: bytes) -> None:
-        """Counts a message that has passed."""
+        """Counts a message that was sent or received."""
         self.framed += PREFIX + len(frame)
         with contextlib.suppress(ProtocolError):  # the service answers it
             if self._size < 0:
@@ -343,7 +344,7 @@ class _Upload(PushFrames):
 
 @asynccontextmanager
 async def _one_call(context: Context) -> AsyncIterator[None]:
-    """Ends a call that the server cannot handle, with a sentence."""
+    """Ends a call with a reason if the server cannot handle it."""
     try:
         yield
     except HandlingError as error:

@@ -11,6 +11,7 @@ from fedrun.cli.command import (
     trust_options,
     with_options,
 )
+from fedrun.cli.help import command
 
 RUN_OR_HOST = click.argument("run", metavar="RUN|HOST")
 reason_option = click.option(
@@ -24,11 +25,11 @@ ACT = with_options(RUN_OR_HOST, trust_options, methods_option)
 
 def add_acts(group: click.Group) -> None:
     """Adds the commands to ``fedserver``."""
-    for command in (pause, resume, evict, snapshot):
-        group.add_command(command)
+    for act in (pause, resume, evict, snapshot):
+        group.add_command(act)
 
 
-@click.command(epilog=example('fedserver pause runs/digits --reason "new sensors"'))
+@command(epilog=example('fedserver pause runs/digits --reason "new sensors"'))
 @ACT
 @reason_option
 @in_sentences
@@ -43,7 +44,7 @@ def pause(run: str, reason: str, **trust: Any) -> None:
     click.echo(f"paused at version {done.version}; fedserver resume {run} goes on")
 
 
-@click.command(epilog=example("fedserver resume runs/digits"))
+@command(epilog=example("fedserver resume runs/digits"))
 @ACT
 @reason_option
 @in_sentences
@@ -57,7 +58,7 @@ def resume(run: str, reason: str, **trust: Any) -> None:
     click.echo(f"goes on at version {done.version}")
 
 
-@click.command(
+@command(
     epilog=example(
         'fedserver evict runs/digits phone-7 --reason "broken camera"',
         "fedserver evict runs/digits phone-7 --readmit",
@@ -82,12 +83,12 @@ def evict(run: str, client: str, reason: str, readmit: bool, **trust: Any) -> No
     click.echo(f"{client!r} {what}, at version {done.version}")
 
 
-@click.command(epilog=example("fedserver snapshot runs/digits"))
+@command(epilog=example("fedserver snapshot runs/digits"))
 @ACT
 @reason_option
 @in_sentences
 def snapshot(run: str, reason: str, **trust: Any) -> None:
-    """Write the server's state now, so that a restart begins with it.
+    """Write the server's state now; a restart begins with it.
 
     RUN is the folder of the run, HOST a server that takes your operator's certificate.
     """

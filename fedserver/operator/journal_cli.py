@@ -14,20 +14,22 @@ from fedrun.cli.command import (
     PATH,
     example,
     in_sentences,
+    json_option,
     methods_option,
+    out_option,
 )
+from fedrun.cli.help import Group
 from fedrun.cli.plain_json import to_json
 from fedserver.operator.replay_cli import replay
 
 RUN = click.argument("run", type=PATH)
 
 
-@click.group()
+@click.group(
+    cls=Group, example="fedserver journal verify runs/digits", page="operations.md"
+)
 def journal_commands() -> None:
     """Read, check or repair a run's journal."""
-
-
-journal_commands.add_command(replay)
 
 
 @journal_commands.command(
@@ -40,7 +42,7 @@ journal_commands.add_command(replay)
     "--after", type=int, default=0, help="Print only records after this number."
 )
 @click.option("--limit", type=int, help="Print at most this many records.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@json_option
 @in_sentences
 def show(
     run: Path,
@@ -124,19 +126,22 @@ def repair(run: Path) -> None:
     click.echo(mend(run, fresh_name()))
 
 
-@journal_commands.command(epilog=example("fedserver journal export runs/digits tables"))
+journal_commands.add_command(replay)
+
+
+@journal_commands.command(epilog=example("fedserver journal export runs/digits"))
 @RUN
-@click.argument("folder", type=PATH)
+@out_option("The folder to write the tables to.", "tables")
 @in_sentences
-def export(run: Path, folder: Path) -> None:
+def export(run: Path, out: Path) -> None:
     """Write the tables of a run as CSV files.
 
-    RUN is the folder of the run, FOLDER gets the files. Where pyarrow is installed, it
-    gets them as Parquet as well.
+    RUN is the folder of the run. Where pyarrow is installed, the tables are written as
+    Parquet as well.
     """
     from fedview.export import export_tables
 
-    for path in export_tables(run, folder):
+    for path in export_tables(run, out):
         click.echo(path)
 
 

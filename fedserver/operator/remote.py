@@ -1,4 +1,4 @@
-"""Asks a running server for its status or health, or for what its operator wants."""
+"""Asks a running server for its status, or for what its operator wants."""
 
 import errno
 import time
@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedwire.connect import SOCKET, Address, explaining, parse_address
-from fedwire.service import SERVICE, Stub
+from fedwire.service import Stub
 from fedwire.v1 import federation_pb2 as pb
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fedcore.errors import ConfigError, JournalError, ProtocolError, UnavailableError
 from fedcore.typing import JSON
@@ -59,24 +58,6 @@ def _status(address: Address) -> JSON:
     if not isinstance(told, dict):
         raise ProtocolError(f"{address} tells no status")
     return told
-
-
-def ask_health(host: str, **trust: Any) -> str:
-    """Returns ``serving``.
-
-    Raises:
-        UnavailableError: the server does not answer, or is not serving.
-    """
-    address = parse_address(host, **trust)
-    with address.channel() as channel:
-        stub = health_pb2_grpc.HealthStub(channel)
-        request = health_pb2.HealthCheckRequest(service=SERVICE)
-        with explaining(address):
-            reply = stub.Check(request, timeout=_PATIENCE)
-    name = health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status)
-    if name != "SERVING":
-        raise UnavailableError(f"{address} is {name.lower().replace('_', ' ')}")
-    return "serving"
 
 
 def free(run: Path, name: str) -> bool:

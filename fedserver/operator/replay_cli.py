@@ -14,9 +14,12 @@ from fedrun.cli.command import (
     app_option,
     example,
     in_sentences,
+    json_option,
     methods_option,
+    out_option,
     set_option,
 )
+from fedrun.cli.help import OUTPUT, command, section
 from fedrun.cli.plain_json import to_json
 
 if TYPE_CHECKING:  # a command that does not need them starts sooner
@@ -24,7 +27,7 @@ if TYPE_CHECKING:  # a command that does not need them starts sooner
     from fedview.results.tables import Table
 
 
-@click.command(
+@command(
     epilog=example(
         "fedserver journal replay runs/digits --without client-17 \\",
         "    --app my_app:workload --page without-17.html",
@@ -48,10 +51,13 @@ if TYPE_CHECKING:  # a command that does not need them starts sooner
 @click.option(
     "--metric", help="Rank the clients of --each by this metric. Without it, by loss."
 )
-@click.option("-o", "--out", type=PATH, help="Write the model to this file.")
-@click.option("--page", type=PATH, help="Write the comparison to this HTML file.")
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 @methods_option
+@out_option("Write the model to this file.")
+@section(
+    OUTPUT,
+    click.option("--page", type=PATH, help="Write the comparison to this HTML file."),
+)
+@json_option
 @in_sentences
 def replay(
     run: Path,

@@ -1,4 +1,4 @@
-"""Prints one JSON line for each event, where there is no terminal."""
+"""A log of one JSON line for each event, for servers without a terminal."""
 
 import contextlib
 import logging
@@ -33,8 +33,8 @@ from fedserver.view.progress import Progress
 
 
 MOST_LINES = 10_000  # lines that may wait for a reader
-LAST: Seconds = 5.0  # to wait for a reader at the end
-Line = Callable[[], str | None]  # makes a line, or None, when its turn has come
+LAST: Seconds = 5.0  # seconds to wait for a reader at the end
+Line = Callable[[], str | None]  # makes a line, or None, when it is about to be written
 
 
 class LineWriter:
@@ -43,16 +43,16 @@ class LineWriter:
     def __init__(
         self, stream: TextIO, dropped: Callable[[int], str], most: int = MOST_LINES
     ) -> None:
-        """``dropped`` makes the line that says how many were dropped."""
+        """Calls ``dropped`` to make the line that counts the dropped lines."""
         self._stream, self._say_dropped = stream, dropped
         self._lines: queue.Queue[Line | None] = queue.Queue(most)
         self._lock = threading.Lock()
-        self._dropped = 0  # lines since the last line about this
+        self._dropped = 0  # lines since the last such line
         self._thread = threading.Thread(target=self._work, name="lines", daemon=True)
         self._thread.start()
 
     def write(self, line: Line) -> None:
-        """Adds a line to those that wait. Never blocks."""
+        """Adds a line to the queue; never blocks."""
         try:
             self._lines.put_nowait(line)
         except queue.Full:
@@ -60,14 +60,14 @@ class LineWriter:
                 self._dropped += 1
 
     def flush(self) -> None:
-        """Waits, for :data:`LAST` seconds at most, until all lines are written."""
+        """Waits until all lines are written, for :data:`LAST` seconds at most."""
         done = threading.Event()
         with contextlib.suppress(queue.Full):
             self._lines.put(done.set, timeout=LAST)
             done.wait(LAST)
 
     def close(self) -> None:
-        """Writes the lines that wait, unless nobody reads them, and ends the thread."""
+        """Writes the waiting lines, unless nobody reads them, and ends the thread."""
         with contextlib.suppress(queue.Full):
             self._lines.put(None, timeout=LAST)
             self._thread.join(LAST)
@@ -91,7 +91,7 @@ class LineWriter:
 
 
 class _Aside(logging.Handler):
-    """Gives log lines to a writer."""
+    """Passes log lines to a writer."""
 
     def __init__(self, writer: LineWriter) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class _Aside(logging.Handler):
 
 @contextlib.contextmanager
 def logging_aside() -> Iterator[None]:
-    """Keeps logging in the block from waiting for a reader of the standard error."""
+    """Keeps log calls in the block from waiting for a reader of the standard error."""
     root = logging.getLogger()
     writers, before = [], list(root.handlers)
     for handler in before:
@@ -126,11 +126,11 @@ def logging_aside() -> Iterator[None]:
             writer.close()
 
 
-# --------------------- prints one JSON line for each event, where there is no terminal
+# ------------------ prints one JSON line for each event, for servers without a terminal
 
 
 _WARNINGS = (Cut, Evicted, Failed, HistoryForked, Paused, Skipped, Unproved)
-# Large, or of the clients' data alone: label counts say what a device holds.
+# Large, or about the clients' private data: label counts reveal what a device holds.
 _LEFT_OUT: Mapping[str, Any] = {
     "payload": b"",
     "counts": None,
@@ -146,7 +146,7 @@ class JsonLog:
     def __init__(
         self, progress: Progress, stream: TextIO = sys.stdout, most: int = MOST_LINES
     ) -> None:
-        """``most`` lines may wait for a reader; more are dropped, and counted."""
+        """Queues ``most`` lines for a reader; drops and counts the others."""
         self._progress = progress
         self._writer = LineWriter(stream, dropped_line, most)
         progress.listeners.append(self._record)
@@ -161,7 +161,7 @@ class JsonLog:
         self._writer.flush()
 
     def close(self) -> None:
-        """Writes the lines that wait, and ends the thread."""
+        """Writes the waiting lines, and ends the thread."""
         self._writer.close()
 
     def _record(self, record: Row) -> None:
@@ -178,14 +178,14 @@ class JsonLog:
 
 
 def _is_of_a_task(record: Row) -> bool:
-    """Returns whether a record is of a task whose update has not arrived."""
+    """Returns whether a record is about a task whose update has not arrived."""
     if isinstance(record, Leased):
         return record.task == "train"
     return isinstance(record, Declined | Failed | Skipped)
 
 
 def _bare(record: Row) -> Row:
-    """Returns the record without the fields that are not printed, to spare memory."""
+    """Returns the record without the fields that are not printed, to save memory."""
     names = {field.name for field in fields(record)} & _LEFT_OUT.keys()
     left_out = {name: _LEFT_OUT[name] for name in names}
     return replace(record, **left_out) if left_out else record

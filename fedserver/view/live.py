@@ -1,4 +1,4 @@
-"""Shows a run on a terminal: its progress, its clients, its bytes and its news."""
+"""A live view of a run on a terminal: its progress, clients, bytes and news."""
 
 import textwrap
 import time
@@ -29,8 +29,8 @@ from fedview.results.warnings import absence, warnings
 
 MOST_CLIENTS, MOST_METRICS, MOST_NEWS = 16, 4, 6
 MOST_WARNINGS = 2
-LEAST_NEWS = 3  # lines that the table of bytes leaves to the news
-WIDE = 100  # columns, from which on there is room for the names of codecs
+LEAST_NEWS = 3  # lines that the table of bytes leaves for the news
+WIDE = 100  # terminal width from which there is room for the names of codecs
 _COUNTS = ("accepted", "refused", "late", "λ")
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -63,16 +63,16 @@ class LiveView:
             self._news.append(f"{time.strftime('%H:%M:%S')} {sentence}")
 
     def _draw(self) -> RenderableType:
-        """Draws the view; if room is short, it leaves out news and bytes first."""
+        """Draws the view; if space is short, leaves out news and bytes first."""
         progress, screen = self._progress, self._console.size
         if progress.address == "":
             return Text("starting")
-        room = screen.height - 3  # the border, and a line for what is typed
+        room = screen.height - 3  # the border, and a line for typed input
         with progress.lock:
             parts = self._head()
             parts += self._metrics(max(1, min(MOST_METRICS, (room - len(parts)) // 4)))
             left = room - len(parts)
-            # All clients, if they fit without any news; otherwise two lines are news.
+            # All clients, if they fit without any news; otherwise two lines of news.
             rows = left - (1 if len(progress.clients) < left else 3)
             clients = self._clients(max(1, rows), wide=screen.width >= WIDE)
             traffic = self._traffic(left - clients.lines - LEAST_NEWS)
@@ -101,7 +101,7 @@ class LiveView:
         ]
 
     def _warnings(self) -> list[RenderableType]:
-        """Says why the run stands still, and which clients are hardly in the model."""
+        """Returns why the run is stalled, and which clients are hardly in the model."""
         coverage = self._progress.coverage
         away = absence(coverage) if coverage.recent_updates >= LEAST_RECENT else ""
         paused = why_waiting(self._progress.state)
@@ -112,7 +112,7 @@ class LiveView:
         return [Text(line, "yellow") for line in lines]
 
     def _payload(self) -> str:
-        """Returns the payload of all clients, and how much less it is than float32."""
+        """Returns the payload of all clients, and its reduction compared to float32."""
         lanes = self._progress.traffic.sums()
         up, down = of_way(lanes, "up"), of_way(lanes, "down")
         less = saving(lanes, self._progress.run.coordinator.algorithm.model.dim)
@@ -152,7 +152,7 @@ class LiveView:
         return lines
 
     def _clients(self, room: int, *, wide: bool) -> "_Part":
-        """Makes a table of the clients that were heard of last, in ``room`` lines."""
+        """Returns a table of the most recently active clients, in ``room`` lines."""
         table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0))
         table.add_column("client")
         table.add_column("does", no_wrap=True)
@@ -172,7 +172,7 @@ class LiveView:
         return _Part(Group(table, more), table.row_count + 2)
 
     def _traffic(self, room: int) -> "_Part | None":
-        """Makes a table of all clients' bytes by codec; None if there is no room."""
+        """Returns a table of all clients' bytes by codec; None if there is no room."""
         lanes = self._progress.traffic.lanes()
         dim = self._progress.run.coordinator.algorithm.model.dim
         table = totals_table(lanes, dim)
@@ -197,7 +197,7 @@ class LiveView:
 
 
 class _Part(NamedTuple):
-    """A part of the view, and how many lines it takes."""
+    """A part of the view, and its height in lines."""
 
     table: RenderableType
     lines: int

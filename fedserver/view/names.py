@@ -1,4 +1,4 @@
-"""Names in tables: one line each, and the end of a long one is kept."""
+"""Client names in tables: one line each, with the end of a long name kept."""
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
@@ -6,13 +6,14 @@ from rich.text import Text
 
 from fedcore.text import printable
 
-_LEAST = 12  # columns of a name that is cut
+_LEAST = 12  # minimum width of a shortened name
 
 
 class Name:
-    """A client's name, without its middle where there is no room for all of it.
+    """A client's name, without its middle if there is no room for all of it.
 
-    Names that begin alike (hospital-radiology-1, hospital-radiology-2) still differ.
+    Names with the same beginning (hospital-radiology-1, hospital-radiology-2) still
+    differ.
     """
 
     def __init__(self, name: str) -> None:

@@ -1,7 +1,8 @@
-"""How a run and its clients stand: the one model that every view shows.
+"""The state of a run and of its clients: the one model that every view shows.
 
-It counts the records of the run as they become durable, so a restarted server counts
-on. The rest (the model's version, who is connected, the disk) it reads where that is.
+It counts the records of the run as they become durable, so a restarted server continues
+the counts. It reads the rest (the model's version, the connected clients, the disk)
+where that is kept.
 """
 
 import threading
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from fedserver.calls.callers import Sessions
     from fedserver.core import Core
 
-RECENT = 200  # steps from which rates are computed
+RECENT = 200  # number of steps from which rates are computed
 # A run is stalled if no update was accepted for this long, and for this many times the
-# usual time between two of them.
+# usual time between two updates.
 LEAST: Seconds = 60.0
 TIMES = 10
 STALENESS_BOUNDS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -44,12 +45,12 @@ ACTS: dict[type[Row], str] = {
     events.Freed: "free",
     events.SnapshotOrdered: "snapshot",
 }
-"""The acts of an operator, as the commands are called."""
+"""The operator's acts, by the names of the commands."""
 
 
 @dataclass
 class ClientProgress:
-    """How one client stands."""
+    """The state of one client."""
 
     name: str
     role: str
@@ -62,7 +63,7 @@ class ClientProgress:
     weight: float = 0.0  # likewise
     memory_norm: float = 0.0
     failures: int = 0
-    error: str = ""  # the last one, in a line
+    error: str = ""  # the last error, in one line
     skipped: int = 0  # samples that its code left out
     why: str = ""  # the reason that it gave last
     payload_up: int = 0
@@ -77,7 +78,7 @@ class ClientProgress:
 
     @property
     def doing(self) -> str:
-        """What it does, for people: ``trains 12`` if the task is of version 12."""
+        """Its activity, for people: ``trains 12`` if the task is of version 12."""
         return f"{self.activity} {self.version}" if self.is_busy else self.activity
 
     def to_json(self) -> JSON:
@@ -87,7 +88,7 @@ class ClientProgress:
         return facts | {k: v for k, v in vars(self).items() if k not in hidden}
 
     def count(self, record: Row, activity: Activity) -> None:
-        """Takes note of a record that concerns this client."""
+        """Takes a record that concerns this client into account."""
         self.activity = activity
         if not isinstance(record, events.Evicted | events.Readmitted):
             self.seen = record.at
@@ -125,17 +126,17 @@ def _bins() -> list[int]:
 
 @dataclass
 class Progress:
-    """How one run stands; the core thread counts its records, other threads read."""
+    """The state of one run; the core thread counts its records, other threads read."""
 
     listeners: list[Callable[[Row], None]] = field(default_factory=list)
     clients: dict[str, ClientProgress] = field(default_factory=dict)
     metrics: list[tuple[int, dict[str, float]]] = field(default_factory=list)
-    """What evaluators measured, each with the version."""
+    """The results of the evaluators, each with its version."""
     traffic: Traffic = field(default_factory=Traffic)
     coverage: Coverage = field(default_factory=Coverage)
     address: str = ""
     not_ready: Callable[[], str] = lambda: "the server is starting"
-    """Why the server takes no work, in a sentence; empty: it does."""
+    """Why the server accepts no work, in a sentence; empty if it does."""
     payload_up: int = 0  # of all clients
     payload_down: int = 0
     recorded: int = 0
@@ -145,9 +146,9 @@ class Progress:
     staleness_sum: int = 0
     accepted_at: Seconds = 0.0
     versions: Counter[str] = field(default_factory=Counter)
-    """By the reason for which they were made."""
+    """The number of versions, by the reason for which they were made."""
     version_at: Seconds = 0.0
-    """When the newest version was made; for version 0, when the run began."""
+    """The time of the newest version; for version 0, the beginning of the run."""
     tasks: Counter[str] = field(default_factory=Counter)
     declined: int = 0
     failed: int = 0
@@ -163,7 +164,7 @@ class Progress:
         self.lock = threading.Lock()
         self._activities = Activities()
         self._steps: deque[tuple[Seconds, int]] = deque(maxlen=RECENT)
-        self._accepted: deque[Seconds] = deque(maxlen=RECENT)  # when, on this clock
+        self._accepted: deque[Seconds] = deque(maxlen=RECENT)  # times on this clock
         self._run: Run | None = None
         self.began = time.monotonic()
 
@@ -275,7 +276,7 @@ class Progress:
 
     @property
     def quiet(self) -> Seconds:
-        """The seconds since the last update was accepted, or the process began."""
+        """The seconds since the last accepted update, or since the process began."""
         return time.monotonic() - (self._accepted[-1] if self._accepted else self.began)
 
     @property
@@ -286,7 +287,7 @@ class Progress:
 
     @property
     def goals(self) -> list[tuple[str, float, float]]:
-        """The run's goals, each as its name, the value now, and the goal."""
+        """The run's goals, each as its name, the current value, and the goal."""
         state, stop = self.state, self.run.config.stop
         found: list[tuple[str, float, float]] = []
         if stop.versions is not None:
@@ -299,12 +300,12 @@ class Progress:
 
     @property
     def activities(self) -> Counter[Activity]:
-        """How many clients do what."""
+        """The number of clients by activity."""
         return Counter(client.activity for client in list(self.clients.values()))
 
     @property
     def stalled(self) -> str | None:
-        """Why the run does not go on, in a sentence; None: it does, or need not."""
+        """Why the run is stalled, in a sentence; None if it is not."""
         quiet = self.quiet
         if self.state.closed or self.state.is_paused:
             return None
@@ -313,7 +314,7 @@ class Progress:
         return f"no update for {in_seconds(quiet)}: {'; '.join(self._reasons())}"
 
     def _reasons(self) -> list[str]:
-        """Says what a run that does not go on may wait for."""
+        """Returns the possible reasons for a stalled run."""
         leases, trainers = (
             self.run.coordinator.rounds.leases,
             self.state.roster.trainers,
@@ -338,7 +339,7 @@ class Progress:
         return [part for part in parts if part]
 
     def is_evaluator(self, cid: str) -> bool:
-        """Whether a client is an evaluator."""
+        """Returns whether a client is an evaluator."""
         return cid in self.clients and self.clients[cid].role == "evaluator"
 
     def name(self, cid: str) -> str:
@@ -346,10 +347,11 @@ class Progress:
         return self.clients[cid].name if cid in self.clients else printable(cid)
 
     def ids(self, cid: str | None = None) -> dict[str, Any]:
-        """Returns what a line of the log concerns, as :mod:`fedrun.json_lines` says.
+        """Returns the ids for a line of the log, named as in :mod:`fedrun.json_lines`.
 
         Args:
-            cid: of a client that has a task; None: it concerns no client.
+            cid: the id of a client that has a task; None if the line concerns no
+                client.
         """
         ids: dict[str, Any] = {} if self._run is None else {"run": self._run.run_id}
         if cid is not None:

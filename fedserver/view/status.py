@@ -1,4 +1,4 @@
-"""The state of a run for ``fedserver status``: as JSON, and as a table of that."""
+"""The state of a run for ``fedserver status``: as JSON, and as a table made of it."""
 
 import asyncio
 import heapq
@@ -24,14 +24,14 @@ from fedview.results.coverage import Coverage, Label
 from fedview.results.warnings import absence, since, warnings
 
 MOST_LISTED = 2000  # clients in a status, which must fit into one message
-MOST_LABELS = 12  # in a line of the table
+MOST_LABELS = 12  # labels in a line of the table
 _NUMBERS = ("accepted", "refused", "late", "λ")
-_SHARES = ("share", "recent_share")  # of all updates, and of the recent ones
-_LONGEST: Seconds = 1.0  # for which a status of more clients is given again
+_SHARES = ("share", "recent_share")  # in all updates, and in the recent ones
+_LONGEST: Seconds = 1.0  # a status of more clients is reused for this time
 
 
 class Status:
-    """Answers status calls; that of many clients is made once a second at most."""
+    """Answers status calls; makes the status of many clients at most once a second."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -39,7 +39,7 @@ class Status:
         self._texts = "", ""
 
     async def text(self, everything: bool) -> str:
-        """Returns the status as JSON: all of it, or what everybody may know."""
+        """Returns the status as JSON: the whole, or the public part of it."""
         async with self._making:
             is_small = len(self._progress.clients) <= MOST_LISTED
             loop = asyncio.get_running_loop()
@@ -49,7 +49,7 @@ class Status:
             return self._texts[everything]
 
     def _make(self) -> tuple[str, str]:
-        """Returns what everybody may know, and the whole status."""
+        """Returns the public part of the status, and the whole status."""
         status = status_json(self._progress)
         return json.dumps(without_clients(status)), json.dumps(status)
 
@@ -57,7 +57,7 @@ class Status:
 def status_json(progress: Progress) -> JSON:
     """Returns the state of a run."""
     state, config = progress.state, progress.run.config
-    with progress.lock:  # the core thread waits: no more than copies
+    with progress.lock:  # the core thread waits meanwhile: only make copies
         facts = {
             "run": progress.run.run_id,
             "journal": str(progress.run.journal.folder),
@@ -89,7 +89,7 @@ def status_json(progress: Progress) -> JSON:
 
 
 def _clients(progress: Progress) -> JSON:
-    """Returns the clients that were heard of last, and how many others there are."""
+    """Returns the most recently active clients, and the number of the others."""
     present, waiting = progress.sessions.present, progress.sessions.waiting.copy()
     with progress.lock:
         latest = heapq.nlargest(
@@ -118,7 +118,7 @@ def _clients(progress: Progress) -> JSON:
 
 
 def _coverage_json(coverage: Coverage) -> JSON:
-    """Returns which clients the model has learnt from, and which it has not."""
+    """Returns the clients from which the model has learnt, and the others."""
     missing = coverage.missing
     return {
         "recent": coverage.recent_updates,
@@ -148,7 +148,7 @@ def _shares(coverage: Coverage, cid: str) -> JSON:
 
 
 def without_clients(status: JSON) -> JSON:
-    """Returns what everybody may know of a status: sums, and no client's name."""
+    """Returns the public part of a status: sums, and no client's name."""
     unlisted = status["unlisted"] + len(status["clients"])
     hidden = {
         "journal": "",
@@ -163,10 +163,10 @@ def without_clients(status: JSON) -> JSON:
 
 
 def _as_told(table: Callable[[JSON], RenderableType]) -> Callable[[JSON], Any]:
-    """Shows what a server says in printable texts, and what is no status as an error.
+    """Prints a server's texts in printable form; reports an invalid status as an error.
 
     Raises:
-        ProtocolError: it is not the status of a run.
+        ProtocolError: the JSON is not the status of a run.
     """
 
     @wraps(table)
@@ -192,7 +192,7 @@ def _printable(told: Any) -> Any:
 
 @_as_told
 def status_table(status: JSON) -> RenderableType:
-    """Returns the state of a run for a terminal; what matters most stands last."""
+    """Returns the state of a run for a terminal, with the most important lines last."""
     head = Table.grid(padding=(0, 2))
     head.add_row("run", Text(status["run"]))
     head.add_row("recipe", Text(status["recipe"]))
@@ -246,15 +246,15 @@ def status_table(status: JSON) -> RenderableType:
 
 
 def _doing(client: JSON) -> str:
-    """What a client does; ``replaced`` if a newer key has its name, and it is gone."""
+    """Returns a client's activity; ``replaced`` if a newer key took its name."""
     if client.get("replaced") and not client["present"]:
         return "replaced"
     return "waits" if client["waiting"] else str(client["doing"])
 
 
 def _labels(status: JSON) -> str:
-    """The shares of the labels in the model, the largest first."""
-    found = status["coverage"].get("labels", {})  # strangers get none
+    """Returns the shares of the labels in the model, the largest first."""
+    found = status["coverage"].get("labels", {})  # unauthorised callers get none
     shares = sorted(((own["share"], name) for name, own in found.items()), reverse=True)
     said = [f"{name}: {share:.1%}" for share, name in shares[:MOST_LABELS]]
     more = len(shares) - len(said)
@@ -262,7 +262,7 @@ def _labels(status: JSON) -> str:
 
 
 def _troubles(status: JSON) -> Iterator[tuple[str, str]]:
-    """Yields warnings: a stalled run, clients that the model hardly has, failures."""
+    """Yields warnings: a stalled run, clients hardly in the model, failures."""
     if status["stalled"]:
         yield "stalled", status["stalled"]
     covered = status["coverage"]

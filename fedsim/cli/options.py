@@ -1,18 +1,17 @@
 """Options that several commands of ``fedsim`` take."""
 
-from pathlib import Path
-
 import click
 
 from fedrun.cli.command import (
     FROM_CONFIG,
     PATH,
-    Decorator,
     app_option,
     data_option,
     set_option,
     with_options,
 )
+from fedrun.cli.command import out_option as out_option
+from fedrun.cli.help import Decorator
 
 APP = app_option(otherwise=FROM_CONFIG)
 CONFIG = click.argument("config", type=PATH)
@@ -32,16 +31,4 @@ def count_option(*names: str, default: int | None = None, help: str) -> Decorato
         default=default,
         show_default=default is not None,
         help=help,
-    )
-
-
-def out_option(what: str, default: str | None = None) -> Decorator:
-    """The option ``-o``, whose help is ``what``."""
-    return click.option(
-        "-o",
-        "--out",
-        type=PATH,
-        default=None if default is None else Path(default),
-        show_default=default is not None,
-        help=what,
     )

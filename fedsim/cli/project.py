@@ -8,12 +8,12 @@ from pathlib import Path
 from fedcore.errors import ConfigError
 
 
-def make_project(folder: Path, kind: str) -> Iterator[str]:
+def make_project(folder: Path, template: str) -> Iterator[str]:
     """Writes a project that runs as it is.
 
     Args:
         folder: where to write it.
-        kind: the template: torch, numpy or sklearn.
+        template: torch, numpy or sklearn.
 
     Yields:
         The path of each file, and at the end the command to run next.
@@ -24,8 +24,8 @@ def make_project(folder: Path, kind: str) -> Iterator[str]:
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    template = files("fedsim").joinpath("templates", kind)
-    for part in sorted(template.iterdir(), key=lambda part: part.name):
+    source = files("fedsim").joinpath("templates", template)
+    for part in sorted(source.iterdir(), key=lambda part: part.name):
         with as_file(part) as path:
             if path.is_file():
                 shutil.copyfile(path, folder / path.name)

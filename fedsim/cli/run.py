@@ -42,7 +42,7 @@ def simulate(
     changes: Sequence[str] = (),
     out: Path | None = None,
     report: bool = True,
-    log: Sequence[str] = (),
+    callbacks: Sequence[str] = (),
     resume: Path | None = None,
 ) -> None:
     """Runs a simulation, shows its progress, and prints and writes its results.
@@ -55,12 +55,12 @@ def simulate(
         changes: changes of the config, as ``field=value``.
         out: the folder of the run. Without it, the next free one.
         report: whether to write the report and the tables.
-        log: the names of callbacks that log the metrics.
+        callbacks: the names of callbacks that receive the metrics.
         resume: the folder of a run to continue.
     """
     config, workload, place = _federation(path, app, changes)
     console = Console(stderr=True)
-    notifier = Notifier([CALLBACKS[each]() for each in log])
+    notifier = Notifier([CALLBACKS[each]() for each in callbacks])
     folder = resume or out or free_folder(config)
     with notifier, RunProgress(config.stop, console) as progress:
 

@@ -11,6 +11,7 @@ import click
 
 from fedrun.cli.command import (
     PATH,
+    app_option,
     data_changes,
     data_option,
     example,
@@ -18,14 +19,15 @@ from fedrun.cli.command import (
     key_and_value,
     log_to_stderr,
     methods_option,
-    named_app,
     node_config_option,
+    out_option,
     verbose_option,
 )
-from fedsim.cli.options import FEDERATION, OPTIONAL_CONFIG, count_option, out_option
+from fedrun.cli.help import MODEL, OUTPUT, command, section
+from fedsim.cli.options import FEDERATION, OPTIONAL_CONFIG, count_option
 
 
-@click.command(
+@command(
     epilog=example(
         "fedsim run federation.yaml",
         "fedsim run federation.yaml --set algorithm.buffer=8 -o runs/buffer-8",
@@ -36,20 +38,26 @@ from fedsim.cli.options import FEDERATION, OPTIONAL_CONFIG, count_option, out_op
 @FEDERATION
 @node_config_option
 @out_option("The folder to write the run to.")
-@click.option(
-    "--no-report", is_flag=True, help="Write neither report.html nor the tables."
-)
-@click.option(
-    "--log",
-    multiple=True,
-    type=click.Choice(["tensorboard", "mlflow", "wandb"]),
-    help="Also log the metrics there while the simulation runs.",
-)
-@click.option(
-    "--resume",
-    metavar="RUN",
-    type=PATH,
-    help="Continue the run in this folder, which was interrupted or killed.",
+@section(
+    OUTPUT,
+    click.option(
+        "--resume",
+        metavar="RUN",
+        type=PATH,
+        help="Continue the run in this folder, which was interrupted or killed.",
+    ),
+    click.option(
+        "--no-report", is_flag=True, help="Write neither report.html nor the tables."
+    ),
+    click.option(
+        "--callback",
+        "callbacks",
+        multiple=True,
+        type=click.Choice(["tensorboard", "mlflow", "wandb"]),
+        metavar="NAME",
+        help="Also send the metrics to tensorboard, mlflow or wandb while the "
+        "simulation runs. May be given several times.",
+    ),
 )
 @verbose_option
 @in_sentences
@@ -60,7 +68,7 @@ def run(
     data: tuple[str, ...],
     out: Path | None,
     no_report: bool,
-    log: tuple[str, ...],
+    callbacks: tuple[str, ...],
     resume: Path | None,
     verbose: bool,
 ) -> None:
@@ -73,7 +81,7 @@ def run(
 
     flags = [*(["--no-report"] if no_report else []), *(["-v"] if verbose else [])]
     file = [] if config is None else [str(config)]
-    words = ["fedsim", "run", *file, *_repeat(app, changes, data, log), *flags]
+    words = ["fedsim", "run", *file, *_repeat(app, changes, data, callbacks), *flags]
     placed = [*words, *_option("--out", out), *_option("--resume", resume)]
     log_to_stderr(verbose)
     with hint_after_interruption(placed) as hint:
@@ -87,7 +95,7 @@ def run(
             changes=(*changes, *data_changes(data)),
             out=out,
             report=not no_report,
-            log=log,
+            callbacks=callbacks,
             resume=resume,
         )
 
@@ -101,36 +109,37 @@ def _repeat(
     app: str | None,
     changes: tuple[str, ...],
     data: tuple[str, ...],
-    log: tuple[str, ...],
+    callbacks: tuple[str, ...],
 ) -> Iterator[str]:
     yield from _option("--app", app)
-    for name, values in (("--set", changes), ("--data", data), ("--log", log)):
+    many = ("--set", changes), ("--data", data), ("--callback", callbacks)
+    for name, values in many:
         for value in values:
             yield from (name, value)
 
 
-@click.command(epilog=example("fedsim new my_project --kind numpy"))
+@command(epilog=example("fedsim new my_project --template numpy"))
 @click.argument("folder", type=PATH)
 @click.option(
-    "--kind",
+    "--template",
     type=click.Choice(["torch", "numpy", "sklearn"]),
     default="torch",
     show_default=True,
     help="The library that the example app is written with.",
 )
 @in_sentences
-def new(folder: Path, kind: str) -> None:
+def new(folder: Path, template: str) -> None:
     """Create a project that runs as it is.
 
     FOLDER gets an app, a federation.yaml and a README.
     """
     from fedsim.cli.project import make_project
 
-    for line in make_project(folder, kind):
+    for line in make_project(folder, template):
         click.echo(line)
 
 
-@click.command(epilog=example("fedsim trace runs/digits -o trace.csv"))
+@command(epilog=example("fedsim trace runs/digits -o trace.csv"))
 @click.argument("folder", metavar="RUN", type=PATH)
 @out_option("The CSV file to write. simulate.trace reads it.", "trace.csv")
 @click.option(
@@ -152,10 +161,13 @@ def trace(folder: Path, out: Path, fitted: bool) -> None:
     trace_run(folder, out, fitted=fitted)
 
 
-@click.command(epilog=example("fedsim data --app my_app:workload --clients 20"))
-@named_app
-@count_option("--clients", default=10, help="How many clients share the data.")
+@command(epilog=example("fedsim data --app my_app:workload --clients 20"))
+@app_option(required=True)
 @data_option
+@section(
+    MODEL,
+    count_option("--clients", default=10, help="How many clients share the data."),
+)
 @out_option("The page to write.", "data.html")
 @in_sentences
 def data(app: str, clients: int, data: tuple[str, ...], out: Path) -> None:

@@ -1,1 +1,1 @@
-"""The ways to move simulated clients: one by one, in stacks, as recorded."""
+"""The engines that move simulated clients: one by one, in stacks, or as recorded."""

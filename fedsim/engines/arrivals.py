@@ -43,14 +43,14 @@ _log = logging.getLogger("fedsim")
 
 
 def read_clients(config: SimulateConfig, folder: Path) -> list[Client]:
-    """The trainers of a recorded run.
+    """Returns the trainers of a recorded run.
 
     Args:
         config: the section ``simulate`` of the config.
         folder: the folder of the recorded run.
 
     Raises:
-        ConfigError: no client took part in it, or there is no such client to leave out.
+        ConfigError: no client took part in it, or a client to leave out does not exist.
     """
     with closing(Journal.open(folder, read_only=True)) as journal:
         enrolled = [
@@ -76,7 +76,7 @@ def read_clients(config: SimulateConfig, folder: Path) -> list[Client]:
 
 
 def read_start(folder: Path) -> Seconds:
-    """The time at which a recorded run began."""
+    """Returns the time at which a recorded run began."""
     with closing(Journal.open(folder, read_only=True)) as journal:
         return journal.configurations()[0][1].at
 
@@ -98,7 +98,7 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
     with closing(Journal.open(folder, read_only=True)) as journal:
         records = [entry.record for entry in journal.entries()]
         known = {**journal.configurations()[-1][1].config}
-    known.pop("simulate", None)  # how many clients there were plays no part
+    known.pop("simulate", None)  # the number of clients has no effect
     recorded = parse_config(known).algorithm.update_filter
     _warn_of_other_memories(records, folder)
     same_filter = recorded == world.run.config.algorithm.update_filter
@@ -160,13 +160,13 @@ def replay_arrivals(world: World, clients: ExactClients, folder: Path) -> None:
 
 
 class _Places:
-    """The places of the present round, some of which are left empty."""
+    """The places of the current round, some of which are left empty."""
 
     def __init__(self, world: World) -> None:
         self._world, self._empty, self._version = world, 0, 0
 
     def leave_empty(self, update: Decided) -> None:
-        """The update of a client that is left out was decided on."""
+        """Notes the verdict on an update of a client that is left out."""
         if update.verdict is Verdict.ACCEPTED:
             self._new_round()
             self._empty += 1
@@ -174,27 +174,27 @@ class _Places:
 
     def _new_round(self) -> None:
         version = self._world.run.coordinator.state.version
-        if version != self._version:  # a full buffer steps by itself
+        if version != self._version:  # a full buffer makes a version by itself
             self._version, self._empty = version, 0
 
     def close_if_full(self, at: Seconds) -> None:
-        """Makes a version of the others' updates once all places are taken."""
+        """Makes a version of the other updates once all places are taken."""
         self._new_round()
         taken = self._world.run.coordinator.state.count + self._empty
         if self._empty and taken >= self._world.run.config.algorithm.buffer:
             self.close(at, "buffer")
 
     def close(self, at: Seconds, reason: StepReason) -> None:
-        """Makes a version of the updates that are there, if there are any."""
+        """Makes a version of the updates that have arrived, if there are any."""
         self._world.step(at, reason)
         self._empty = 0
 
 
 def _warn_of_other_memories(records: Sequence[Row], folder: Path) -> None:
-    """Warns of a run whose clients lost a part of what they knew.
+    """Warns if clients of a recorded run lost a part of their memories.
 
-    The journal does not say what was in their memories then, so a client that is
-    simulated goes on with its own.
+    The journal does not say which memories they kept, so a simulated client continues
+    with its own.
     """
     forks = [r.version for r in records if isinstance(r, HistoryForked)]
     ids: dict[str, set[str]] = {}
@@ -216,9 +216,10 @@ def _warn_of_other_memories(records: Sequence[Row], folder: Path) -> None:
 
 
 def _judge_before(world: World, record: Leased | Declined) -> None:
-    """Applies what was decided on a task before it was computed.
+    """Applies a verdict that was given before the task was computed.
 
-    Another update filter than the recorded one is asked about the updates instead.
+    If the config has another update filter than the recorded run, that filter decides
+    instead.
     """
     if isinstance(record, Declined) or record.planned is not None:
         world.run.coordinator.state.note(record)
@@ -226,7 +227,7 @@ def _judge_before(world: World, record: Leased | Declined) -> None:
 
 
 def _fetch(world: World, participant: Participant) -> None:
-    """A client receives the newest model, in or out of turn."""
+    """Lets a client receive the newest model, even out of turn."""
     pull = participant.pull(world.nonce())
     state = world.run.coordinator.state
     reply = Reply(

@@ -1,4 +1,4 @@
-"""The end of child processes, and how they ignore signals."""
+"""The end of child processes, and their handling of signals."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def end_with_parent() -> None:
     """Waits for the parent process to end, and then ends this one.
 
-    Otherwise a process whose parent was killed would wait for work for ever.
+    Otherwise a process whose parent was killed would wait for work forever.
     """
     parent = parent_process()
     if parent is not None:
@@ -22,9 +22,10 @@ def end_with_parent() -> None:
 
 @contextmanager
 def deaf() -> Iterator[None]:
-    """Ignores SIGINT and SIGTERM in the block, and in processes that begin there.
+    """Ignores SIGINT and SIGTERM in the block, and in processes that start there.
 
-    A signal may reach a whole group of processes; only the first of them reacts.
+    A signal may reach a whole group of processes, but only the first of them must
+    react.
     """
     before = {which: signal.signal(which, signal.SIG_IGN) for which in SIGNALS}
     try:

@@ -1,4 +1,4 @@
-"""The three ways to move simulated clients: one by one, in stacks, as recorded."""
+"""The three engines that move simulated clients: one by one, in stacks, as recorded."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -23,17 +23,17 @@ from fedsim.world import World
 
 
 class Engine(Protocol):
-    """Moves the clients of a simulation until it is over."""
+    """An engine, which moves the clients of a simulation until it is over."""
 
     def execute(self, is_over: Callable[[], bool]) -> None:
         """Simulates until ``is_over`` returns true, or nothing is left to do."""
 
     def clients(self) -> Iterable[tuple[Client, State]]:
-        """What the user's code is told about each client, and what that keeps."""
+        """Returns each client as the user's code sees it, with its kept state."""
 
 
 class ExactEngine:
-    """Each client runs the whole protocol by itself."""
+    """The engine in which each client runs the whole protocol by itself."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ExactEngine:
         clients: ExactClients,
         saved: Saved | None,
     ) -> None:
-        """``saved`` is the snapshot from which an interrupted run goes on."""
+        """Starts from ``saved``, the snapshot of an interrupted run, if it is given."""
         self._world, self._population = world, population
         self._clients, self._saved = clients, saved
         self._snapshots = Snapshots(world.run, ONE_BY_ONE, clients.dump)
@@ -60,7 +60,7 @@ class ExactEngine:
             self._world.execute(is_over, self._is_interrupted)
 
     def _is_interrupted(self) -> bool:
-        """Takes a snapshot if one is due; returns whether somebody interrupts."""
+        """Takes a snapshot if one is due; returns whether the run is interrupted."""
         came = self._world.interrupts.came
         self._snapshots.look()
         if not (came or self._snapshots.due) or not self._clients.can_be_saved:
@@ -69,12 +69,12 @@ class ExactEngine:
         return came
 
     def clients(self) -> Iterable[tuple[Client, State]]:
-        """What the user's code is told about each client, and what that keeps."""
+        """Yields each client as the user's code sees it, with its kept state."""
         return self._clients.with_kept()
 
 
 class ReplayEngine:
-    """The clients of a recorded run deliver in the order that it recorded."""
+    """The engine in which clients deliver in the order of a recorded run."""
 
     def __init__(self, world: World, clients: ExactClients, recorded: Path) -> None:
         self._world, self._clients, self._recorded = world, clients, recorded
@@ -85,12 +85,12 @@ class ReplayEngine:
         replay_arrivals(self._world, self._clients, self._recorded)
 
     def clients(self) -> Iterable[tuple[Client, State]]:
-        """What the user's code is told about each client, and what that keeps."""
+        """Returns each client as the user's code sees it, with its kept state."""
         return self._clients.with_kept()
 
 
 class StackedEngine:
-    """Hundreds of clients are trained at a time."""
+    """The engine that trains hundreds of clients at a time."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class StackedEngine:
         clients: StackedClients,
         saved: Saved | None,
     ) -> None:
-        """``saved`` is the snapshot from which an interrupted run goes on."""
+        """Starts from ``saved``, the snapshot of an interrupted run, if it is given."""
         self._world, self._population = world, population
         self._clients, self._saved = clients, saved
 
@@ -115,7 +115,7 @@ class StackedEngine:
         self._clients.execute(is_over)
 
     def clients(self) -> Iterable[tuple[Client, State]]:
-        """What the user's code is told about each client, and what that keeps."""
+        """Returns each client as the user's code sees it, with its kept state."""
         return self._clients.clients()
 
 

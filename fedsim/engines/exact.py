@@ -47,7 +47,7 @@ from fedsim.population.client_data import ClientData
 from fedsim.snapshots import Saved
 from fedsim.world import Alarm, World
 
-# What ExactClients know of messages and tasks under way; a snapshot holds it.
+# The fields of ExactClients on messages and current tasks; a snapshot holds them.
 _ON_THE_WAY = ("_replies", "_acks", "_loses_answer", "_durations")
 
 
@@ -56,15 +56,15 @@ class _Task(NamedTuple):
 
     config: ClientAlgorithmConfig
     samples: int
-    """How many the client has."""
+    """The number of samples that the client has."""
     steps: int
     wanted: int | None
-    """How many samples the whole task is to use; None: the usual number."""
+    """The number of samples that the whole task uses; None for the usual number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """What will happen to a client."""
+    """An event that will happen to a client."""
 
     clients: "ExactClients"
     what: int
@@ -72,7 +72,7 @@ class Happening:
     life: int
 
     def __call__(self) -> None:
-        """Lets it happen."""
+        """Executes the event."""
         self.clients.happen(self.what, self.who, self.life)
 
 
@@ -88,15 +88,15 @@ class ExactClients:
         trainer: Trainer,
         evaluate: EvaluateModel | None = None,
     ) -> None:
-        """Enrols the clients; nobody comes yet.
+        """Creates the clients without enrolling them; none is available yet.
 
         Args:
-            world: in which they live.
+            world: the world in which they live.
             population: their devices.
-            clients: what the user's code is told about each, in the devices' order.
-            workload: what they use.
+            clients: the clients as the user's code sees them, in the devices' order.
+            workload: the workload that they use.
             trainer: computes their tasks.
-            evaluate: what they evaluate with; None: they do not.
+            evaluate: evaluates models for them; None if they evaluate none.
         """
         self._world, self._population, self.clients = world, population, clients
         self._data, self._trainer = ClientData(workload, clients), trainer
@@ -106,7 +106,7 @@ class ExactClients:
         self._life = [0] * len(clients)
         names, life = self._names, self._life
         self.fates = Fates(world, population, names, life, self._at, self)
-        self._replies: dict[int, Reply] = {}  # on their way
+        self._replies: dict[int, Reply] = {}  # models on their way
         self._acks: dict[int, Ack] = {}  # likewise
         self._loses_answer = [False] * len(clients)
         algorithm = world.run.coordinator.algorithm
@@ -115,7 +115,7 @@ class ExactClients:
         self._is_judged = algorithm.config.update_filter.rest is not None  # before
         self._plans: dict[int, Plan | None] = {}
         self._durations: dict[int, Seconds] = {}  # of the tasks that are computed
-        self._is_recorded = False  # when updates arrive is told, not simulated
+        self._is_recorded = False  # a record sets the arrivals
         fates = self.fates
         self._handlers: tuple[Callable[[int], None], ...] = (
             self._push,
@@ -136,7 +136,7 @@ class ExactClients:
             population.show_labels(self._data.label_counts)
 
     def with_kept(self) -> list[tuple[Client, State]]:
-        """Returns all clients, with what they keep."""
+        """Returns all clients, each with its kept state."""
         states = (participant.state for participant in self.participants)
         kept = (state.kept for state in states)
         return list(zip(self.clients, kept, strict=True))
@@ -167,7 +167,7 @@ class ExactClients:
         self._world.clock.at(when, Happening(self, what, who, self._life[who]))
 
     def happen(self, what: int, who: int, life: int) -> None:
-        """Lets something happen to a client, unless that life of it has ended."""
+        """Executes an event of a client, unless that life of the client has ended."""
         if self._life[who] == life:
             self._handlers[what](who)
 
@@ -178,20 +178,20 @@ class ExactClients:
         raise AssertionError(f"{self._names[who]}: an event of another engine")
 
     def feed(self, event: Event) -> None:
-        """Tells the server of an event."""
+        """Passes an event to the server."""
         self._world.feed(event)
 
     def has_message(self, who: int) -> bool:
-        """Whether a message waits for its verdict."""
+        """Returns whether a message waits for its verdict."""
         return self.participants[who].state.pending is not None
 
     def stopped(self, who: int) -> None:
-        """A task is computed when it ends, so there is nothing to undo."""
+        """Does nothing: a task is computed at its end, so there is nothing to undo."""
 
     # -------------------------------------------------------------------- tasks
 
     def ask(self, who: int) -> None:
-        """A client asks for the model and for work."""
+        """Lets a client ask for the model and for work."""
         world, participant = self._world, self.participants[who]
         if wait := participant.rest(world.clock.now):
             self._later(wait, ASKS, who)
@@ -205,7 +205,7 @@ class ExactClients:
         )
 
     def _plan(self, who: int) -> Plan | None:
-        """What the update filter is to know before it lets a client train."""
+        """Returns the plan by which the update filter decides whether to train."""
         if not self._is_judged:
             return None
         if who not in self._plans:
@@ -214,17 +214,17 @@ class ExactClients:
                 with user_code(f"train_data of {self._names[who]}"):
                     self._plans[who] = self._trainer.plan(data)
             except WorkloadError:
-                return None  # the task will raise it again, and is reported then
+                return None  # the task will raise it again, and reports it then
         return self._plans[who]
 
     def receive_refusal(self, cid: str, rest: Seconds) -> None:
-        """A client's task is refused before it is computed, and the client rests."""
+        """Takes the refusal of a task before it is computed; the client rests."""
         who = self._places[cid]
         if self.fates.is_there[who]:
             self._later(self._population.download(who, 0) + rest, ASKS, who)
 
     def receive_reply(self, cid: str, reply: Reply) -> None:
-        """The model is on its way to a client."""
+        """Sends the model on its way to a client."""
         who = self._places[cid]
         if self.fates.is_there[who]:
             self._replies[who] = reply
@@ -274,7 +274,7 @@ class ExactClients:
             self.ask(who)
 
     def _train(self, who: int) -> bool:
-        """Computes a client's task; says whether there is an update to send.
+        """Computes a client's task; returns whether there is an update to send.
 
         Raises:
             WorkloadError: the user's code failed, or the update cannot be sent.
@@ -304,7 +304,7 @@ class ExactClients:
         return sends
 
     def compare(self, name: str) -> None:
-        """A client evaluates the model that it has, if its controllers want that."""
+        """Lets a client evaluate the model that it has, if its controllers ask."""
         self._compare(self._places[name])
 
     def _compare(self, who: int) -> None:
@@ -315,7 +315,7 @@ class ExactClients:
             participant.observe(Report(at=self._world.clock.now, public=public))
 
     def _metrics(self, who: int, model_D: Vector | None, kept: State) -> Metrics:
-        """What a model comes to on a client's own data."""
+        """Returns the metrics of a model on a client's own data."""
         held = self.participants[who].state.held
         assert held is not None
         assert model_D is not None
@@ -342,14 +342,14 @@ class ExactClients:
         )
 
     def _effort(self, who: int) -> float:
-        """How many usual steps take as long as a client's next task."""
+        """Returns how many usual steps take as long as a client's next task."""
         task = self._task(who)
         return in_common_steps(
             self._common, task.config, task.samples, task.steps, task.wanted
         )
 
     def _task(self, who: int) -> "_Task":
-        """How large a client's next task is."""
+        """Returns the size of a client's next task."""
         participant = self.participants[who]
         algorithm, held = participant.algorithm, participant.state.held
         assert held is not None
@@ -361,7 +361,7 @@ class ExactClients:
     # ------------------------------------------------------------------ updates
 
     def upload(self, who: int) -> None:
-        """A client sends its message, first or again."""
+        """Lets a client send its message, for the first time or again."""
         participant, now = self.participants[who], self._world.clock.now
         pending = participant.state.pending
         assert pending is not None
@@ -375,12 +375,15 @@ class ExactClients:
         participant.observe(Report(at=now, nbytes=passed, upload_seconds=took))
 
     def deliver(self, name: str, steps: int) -> None:
-        """A client trains, and its update arrives at once, as a record says.
+        """Trains a client and lets its update arrive at once, as a record says.
 
         Args:
-            name: of the client.
-            steps: how many the recorded update took. They tell whether the client had
-                halved its work after a late message: not if it had sent that one twice.
+            name: the client's name.
+            steps: the number of steps of the recorded update. It shows whether the
+                client
+                had halved its work after a late message, but not whether it had sent
+                that
+                message twice.
         """
         who = self._places[name]
         self._is_recorded = True
@@ -389,9 +392,10 @@ class ExactClients:
             self._push(who)
 
     def _take_work(self, who: int, steps: int) -> None:
-        """Sets a client's share of the work to the one that takes these steps.
+        """Sets a client's share of the work to the share that takes these steps.
 
-        It stays as it is if there is none, since the record is of another config then.
+        It stays as it is if there is no such share, because the record is of another
+        config.
         """
         participant = self.participants[who]
         state = participant.state
@@ -402,13 +406,13 @@ class ExactClients:
             participant.state = state
 
     def _push(self, who: int) -> None:
-        """A client's update arrives."""
+        """Lets a client's update arrive."""
         self._loses_answer[who] = self.fates.loses_answer(who)
         push = self.participants[who].push()
         self._world.feed(UpdatePushed(at=self._world.clock.now, push=push))
 
     def receive_ack(self, cid: str, ack: Ack) -> None:
-        """The answer is on its way to a client, or lost."""
+        """Sends the answer on its way to a client, or loses it."""
         who = self._places[cid]
         if self._is_recorded:
             self.participants[who].settle(ack)
@@ -434,15 +438,15 @@ class ExactClients:
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether :meth:`dump` knows all that is to happen at this very moment."""
+        """Whether :meth:`dump` knows everything that is due at this very moment."""
         clock = self._world.clock
         now = [what for when, _, what in clock.queue if when <= clock.now]
         return all(isinstance(what, Happening | Alarm) for what in now)
 
     def dump(self, arrays: Arrays) -> JSON:
-        """Returns all that the rest of the run depends on; vectors go to ``arrays``.
+        """Returns what the rest of the run depends on; vectors go to ``arrays``.
 
-        What the evaluator has to do is left out: it begins anew.
+        The evaluator's tasks are left out, because it begins anew.
         """
         world, coordinator = self._world, self._world.run.coordinator
         events: list[Any] = []
@@ -472,7 +476,7 @@ class ExactClients:
         return saved_values.save(saved, arrays)
 
     def load(self, known: Saved) -> None:
-        """Takes over what :meth:`dump` returned, after the server's state."""
+        """Restores the state that :meth:`dump` returned, after the server's state."""
         saved = saved_values.load(*known)
         world, coordinator = self._world, self._world.run.coordinator
         clock = world.clock
@@ -501,5 +505,5 @@ class ExactClients:
 
 
 def _is_anew(timer: Timer) -> bool:
-    """Whether a run that goes on sets a timer anew: its end, and the evaluator's."""
+    """Returns whether a resumed run sets a timer anew: its end, and the evaluator's."""
     return timer.kind == "stop" or timer.subject == EVALUATOR

@@ -1,7 +1,7 @@
-"""What happens to simulated clients: they come, train, upload, fail, and are lost.
+"""The events of simulated clients: they come, train, upload, fail, and are lost.
 
-A client is a row of a few lists. Times come from the population; what a client has and
-sends is known to the engine that stands behind it (:class:`Behind`).
+A client is a row of a few lists. Times come from the population; the engine behind
+(:class:`Behind`) knows the client's model, tasks and messages.
 """
 
 import logging
@@ -18,11 +18,11 @@ from fedsim.population import Population
 from fedsim.world import World
 
 _log = logging.getLogger("fedsim")
-RETRY: Seconds = 1.0  # after an upload broke, or its acknowledgement was lost
+RETRY: Seconds = 1.0  # wait after a broken upload or a lost acknowledgement
 ENOUGH = 3  # clients that cannot train, before anyone has: a mistake that all share
-MANY = 10  # the same, where each fails with data of its own
+MANY = 10  # the same, for errors that each client has in its own data
 
-# What can happen to a client.
+# The kinds of events of a client.
 (
     ARRIVES,  # its update is at the server
     READY,  # it hears the verdict
@@ -33,7 +33,7 @@ MANY = 10  # the same, where each fails with data of its own
     DROPS,  # it is lost while it trains
     MISSED,  # the server notices that it is lost
     FAILS,  # its code has raised
-    REPORTS,  # it tells what it has evaluated
+    REPORTS,  # it sends its evaluation
     ASKS,  # it asks for work, after a while
     RECEIVES,  # a model has reached it
 ) = range(12)
@@ -41,30 +41,30 @@ MANY = 10  # the same, where each fails with data of its own
 _BY_CLIENT = "is_there", "tasks", "attempts"  # the lists that resuming begins with
 
 Schedule = Callable[[Seconds, int, int], None]
-"""``schedule(when, what, who)``: it happens unless the client's life ends before."""
+"""``schedule(when, what, who)``: the event is void if the client's life ends before."""
 
 
 class Behind(Protocol):
-    """The engine: what a client has, and what it does next."""
+    """The engine behind the events: it holds each client's model and messages."""
 
     def has_message(self, who: int) -> bool:
-        """Whether a message waits to be sent, or to be acknowledged."""
+        """Returns whether a message waits to be sent or acknowledged."""
 
     def ask(self, who: int) -> None:
-        """The client is there, and wants a task."""
+        """Lets an available client ask for a task."""
 
     def upload(self, who: int) -> None:
-        """The client sends its message, first or again."""
+        """Sends the client's message, for the first time or again."""
 
     def stopped(self, who: int) -> None:
-        """The client is lost with what it was doing; its message stays."""
+        """Drops the current work of a lost client; its message stays."""
 
     def feed(self, event: Event) -> None:
-        """The server is told of an event."""
+        """Passes an event to the server."""
 
 
 class Fates:
-    """The clients of a population, and what happens to them."""
+    """The clients of a population, and the events of their lives."""
 
     def __init__(
         self,
@@ -75,14 +75,15 @@ class Fates:
         schedule: Schedule,
         behind: Behind,
     ) -> None:
-        """Nobody has come yet.
+        """Begins with no client available.
 
         Args:
-            world: in which they live.
+            world: the world in which they live.
             population: their devices.
-            names: of the clients.
-            life: which life each of them is in; what was scheduled in an earlier one
-                never happens.
+            names: their names.
+            life: the number of the life that each client is in; events of an earlier
+                life
+                never happen.
             schedule: puts an event into the queue.
             behind: the engine.
         """
@@ -91,22 +92,22 @@ class Fates:
         count = len(names)
         self.life = life
         self.is_there = [False] * count
-        """What is sent to a client that is away is lost."""
+        """Whether each client is present; a message to an absent client is lost."""
         self.tasks = [0] * count
-        """How many tasks each has been given; chance goes by this number."""
+        """The number of tasks that each client was given; random draws depend on it."""
         self.attempts = [0] * count
-        """How often each has sent the message in flight."""
+        """The number of times that each client has sent the message in flight."""
         self.failures: dict[int, int] = {}
-        """How often the code of each has raised in a row."""
+        """The number of errors in a row of each client's code."""
         self._unable: tuple[set[int], set[int]] | None = (set(), set())
-        """Whose data failed, and whose training; None once somebody has trained."""
+        """Clients with failed data, and with failed training; None once one trained."""
         self.notes_training = True
-        """Whether :meth:`train` has anything to note."""
+        """Whether :meth:`train` has to note anything."""
         self.overlaps = world.run.coordinator.algorithm.config.client.overlaps
-        self._since: dict[int, Seconds] = {}  # of :meth:`train_on`
+        self._since: dict[int, Seconds] = {}  # times given to :meth:`train_on`
 
     def begin(self, who: int) -> None:
-        """A client comes, for the first time or again."""
+        """Lets a client come, for the first time or again."""
         self.life[who] += 1
         now, population = self._world.clock.now, self._population
         change = population.next_change(who, now)
@@ -124,12 +125,12 @@ class Fates:
             self._behind.ask(who)
 
     def leave(self, who: int) -> None:
-        """A client is not available any more, until it is again."""
+        """Makes a client unavailable, until it comes again."""
         change = self._population.next_change(who, self._world.clock.now)
         self._go(who, math.inf if change is None else change[0])
 
     def drop_out(self, who: int) -> None:
-        """A client is lost while it trains."""
+        """Loses a client while it trains."""
         away = self._population.away(who, self.tasks[who])
         self._go(who, self._world.clock.now + away)
 
@@ -145,11 +146,11 @@ class Fates:
             self._schedule(until, BEGINS, who)
 
     def miss(self, who: int) -> None:
-        """The server notices that a client is lost."""
+        """Lets the server notice that a client is lost."""
         self._behind.feed(Lost(at=self._world.clock.now, cid=self._names[who]))
 
     def train(self, who: int) -> None:
-        """A client has trained."""
+        """Notes that a client has trained."""
         self.failures.pop(who, None)
         self._unable = None
         self.notes_training = bool(self.failures)
@@ -157,18 +158,19 @@ class Fates:
     def fail(
         self, who: int, error: WorkloadError, *, in_training: bool = False
     ) -> None:
-        """A client's code has failed: the server is told, and the federation goes on.
+        """Reports to the server that a client's code failed; the federation goes on.
 
         The client tries again after a while; in the end it gives up.
 
         Args:
             who: the client.
-            error: what its code raised, or what is wrong with what that returned.
+            error: the error that its code raised, or that its result shows.
             in_training: whether the model, the loss or the user's loop has failed,
-                which all clients share.
+                which
+                all clients share.
 
         Raises:
-            WorkloadError: the first clients cannot train, so that none will.
+            WorkloadError: the first clients cannot train, so that no client will.
         """
         if self._unable is not None:
             unable = self._unable[in_training]
@@ -194,25 +196,26 @@ class Fates:
         self._schedule(now + self._world.run.config.timeouts.lost, MISSED, who)
 
     def train_on(self, who: int, at: Seconds) -> None:
-        """A client takes the steps of its next task from now on."""
+        """Lets a client take the steps of its next task from now on."""
         self._since[who] = at
 
     def end(self, who: int, received: Seconds, seconds: Seconds) -> Seconds:
-        """When a client has trained, and has the model that its update changes.
+        """Returns when a client has trained, and has the model that its update changes.
 
         Args:
             who: the client.
-            received: when that model reaches it.
-            seconds: how long it trains.
+            received: the time at which that model reaches it.
+            seconds: the duration of its training.
         """
         return max(received, self._since.get(who, received) + seconds)
 
     def send(self, who: int, nbytes: int) -> tuple[Seconds, float | None]:
-        """A client's message is on its way, or breaks on the way and is sent again.
+        """Sends a client's message; it may break on the way and is then sent again.
 
         Returns:
-            How long the upload takes, in seconds, and the share of it after which it
-            breaks; None: it arrives.
+            The duration of the upload in seconds, and the share of it after which the
+            upload
+            breaks; None if it arrives.
         """
         duration = self._population.upload(who, nbytes)
         now, attempt = self._world.clock.now, self.attempts[who] + 1
@@ -225,11 +228,11 @@ class Fates:
         return duration, part
 
     def loses_answer(self, who: int) -> bool:
-        """Whether the answer to the message in flight never reaches the client."""
+        """Returns whether the answer to the message in flight gets lost."""
         return self._population.ack_lost(who, self.tasks[who], self.attempts[who])
 
     def dump(self) -> JSON:
-        """All of it but the lives, which the queue of events knows."""
+        """Returns everything but the lives, which the queue of events holds."""
         lists = {name: getattr(self, name) for name in _BY_CLIENT}
         return {
             **lists,
@@ -238,20 +241,20 @@ class Fates:
         }
 
     def load(self, saved: JSON) -> None:
-        """Takes over what :meth:`dump` returned."""
+        """Restores the state that :meth:`dump` returned."""
         for name in _BY_CLIENT:
             getattr(self, name)[:] = saved[name]
         self.failures.update(saved["failures"])
         self._since.update(saved.get("since", ()))
-        self._unable = None  # it is no beginning any more
+        self._unable = None  # the run is past its beginning
 
 
 def nobody_trains(names: Sequence[str], error: WorkloadError) -> WorkloadError:
-    """Returns the error that ends a run at its start, since no client can train.
+    """Returns the error that ends a run at its start, because no client can train.
 
     Args:
-        names: of the clients that could not.
-        error: of one of them.
+        names: the clients that could not train.
+        error: the error of one of them.
     """
     told = type(error)(f"{', '.join(names)} cannot train: {error}")
     told.__cause__ = error.__cause__
@@ -261,11 +264,11 @@ def nobody_trains(names: Sequence[str], error: WorkloadError) -> WorkloadError:
 def order_of_coming(
     algorithm: AlgorithmConfig, population: Population
 ) -> Iterable[int]:
-    """In which order clients come at the beginning.
+    """Returns the order in which clients come at the beginning.
 
-    Where there is not a task for each of them, the first ones get those of version 0,
-    unless ``min_clients`` makes the server wait. Who they are is drawn by the seed;
-    otherwise they would always be the same.
+    If there are fewer tasks than clients, the first clients get the tasks of version 0,
+    unless ``min_clients`` makes the server wait. The seed draws the order; otherwise
+    the first ones would always be the same.
     """
     tasks = algorithm.cohort if algorithm.synchronous else algorithm.concurrency
     is_for_all = tasks is None or tasks >= population.count

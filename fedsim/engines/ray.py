@@ -1,6 +1,6 @@
 """Workers as actors of a Ray cluster.
 
-Ray decides where they run, and moves their messages; ``ray.init`` finds the cluster
+Ray chooses their machines and moves their messages; ``ray.init`` finds the cluster
 (``RAY_ADDRESS``), or starts one on this machine.
 """
 
@@ -18,7 +18,7 @@ def ray_links(blueprint: Blueprint) -> Callable[[], Link]:
     """Returns a function that starts an actor, and the link to it.
 
     Args:
-        blueprint: what each worker is made of.
+        blueprint: the data from which each worker is made.
 
     Raises:
         ConfigError: Ray is not installed.
@@ -27,13 +27,13 @@ def ray_links(blueprint: Blueprint) -> Callable[[], Link]:
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
     for name, module in list(sys.modules.items()):
-        # An app in a file is a module that the actors cannot import.
+        # The actors cannot import an app that is only a file.
         if name.startswith(PREFIX):
             ray.cloudpickle.register_pickle_by_value(module)
     gpus = 0 if blueprint.device == "cpu" else 1
     actor = ray.remote(num_cpus=1, num_gpus=gpus)(Worker)
     made_of = ray.put(blueprint)
-    arrays: dict[int, Any] = {}  # in Ray's store: once for all actors
+    arrays: dict[int, Any] = {}  # stored in Ray once for all actors
     return lambda: RayLink(ray, actor.remote(made_of), arrays)
 
 

@@ -1,4 +1,4 @@
-"""When devices are available: a function of device and time."""
+"""The availability of devices, as a function of device and time."""
 
 import math
 from array import array
@@ -14,18 +14,18 @@ from fedcore.typing import Seconds
 from fedrun.config.simulate import AvailabilityConfig
 from fedsim.population.chance import Chance, Values
 
-_ALL_DAY = 1 - 1e-6  # of a day; a shorter break could vanish by rounding
+_ALL_DAY = 1 - 1e-6  # share of a day; a shorter break could vanish by rounding
 Change = tuple[Seconds, bool]  # the time, and whether it is available from then on
 
 
 class Availability(Protocol):
-    """Says when each device is available."""
+    """The times at which each device is available."""
 
     deserted: Seconds
-    """When the last device leaves for good; infinite if that never happens."""
+    """The time at which the last device leaves for good; infinite if none does."""
 
     def next_change(self, who: int, after: Seconds) -> Change | None:
-        """The first change after a time.
+        """Returns the first change after a time.
 
         Args:
             who: the number of the device.
@@ -36,11 +36,11 @@ class Availability(Protocol):
         """
 
     def is_there(self, who: int, at: Seconds) -> bool:
-        """Whether a device is available, with a change at this time included."""
+        """Returns whether a device is available; a change at this time counts."""
 
 
 class Always:
-    """All devices are always available."""
+    """Devices that are always available."""
 
     deserted = math.inf
 
@@ -57,8 +57,8 @@ class OnOff:
     """Exponential times of presence and absence: a Markov chain in its steady state.
 
     Each device's stretches are followed from time 0. A question about an earlier time
-    than the last one starts again there, and gets the same answer. Three numbers are
-    kept for each device.
+    than the last one starts again from 0, and gets the same answer. Each device needs
+    three numbers.
     """
 
     deserted = math.inf
@@ -76,12 +76,15 @@ class OnOff:
         self._ends = [0.0] * count
 
     def next_change(self, who: int, after: Seconds) -> Change:
-        """The end of the stretch that holds this time."""
+        """Returns the end of the stretch that holds this time."""
         self._seek(who, after)
         return self._ends[who], self._first[who] is bool(self._number[who] & 1)
 
     def is_there(self, who: int, at: Seconds) -> bool:
-        """Even stretches are like the first one, odd ones are the opposite."""
+        """Returns whether the device's stretch at this time is one of presence.
+
+        Even stretches are like the first one, odd ones are the opposite.
+        """
         self._seek(who, at)
         return self._first[who] is not bool(self._number[who] & 1)
 
@@ -103,9 +106,9 @@ class OnOff:
 
 
 class Diurnal:
-    """Available for a share of each day, which begins by the device's time zone.
+    """Availability for a share of each day, which begins by the device's time zone.
 
-    Day d of a device begins at ``phase + d * day_seconds``; a draw for each day says
+    Day d of a device begins at ``phase + d * day_seconds``; a draw for each day decides
     whether the device comes. The first day is day -1, in which time 0 lies.
     """
 
@@ -123,7 +126,7 @@ class Diurnal:
         self._days = Chance(key.fold_in("day"), count)
 
     def next_change(self, who: int, after: Seconds) -> Change | None:
-        """The end of its stay, or the beginning of the next one."""
+        """Returns the end of the device's stay, or the beginning of the next one."""
         if self._all_day and self._attendance == 1:
             return None
         day = self._day_of(who, after)
@@ -136,7 +139,7 @@ class Diurnal:
         return self._begin(who, day), not is_there
 
     def is_there(self, who: int, at: Seconds) -> bool:
-        """Whether it comes on that day, and its stay is not over."""
+        """Returns whether the device comes on that day and its stay is not over."""
         return self._is_there(who, self._day_of(who, at), at)
 
     def _is_there(self, who: int, day: int, at: Seconds) -> bool:
@@ -150,7 +153,7 @@ class Diurnal:
         return self._phase[who] + day * self._day
 
     def _day_of(self, who: int, at: Seconds) -> int:
-        """The last day that has begun, by the arithmetic of :meth:`_begin`."""
+        """Returns the last day that has begun, by the arithmetic of :meth:`_begin`."""
         day = math.floor((at - self._phase[who]) / self._day)
         while self._begin(who, day) > at:
             day -= 1
@@ -160,7 +163,7 @@ class Diurnal:
 
 
 class Recorded:
-    """As in a trace: device i follows client i modulo the number of clients."""
+    """Availability from a trace: device i follows client i modulo their number."""
 
     def __init__(
         self,
@@ -170,7 +173,7 @@ class Recorded:
         """Takes the stays of each client.
 
         Args:
-            stays: for each client the beginnings and ends of its stays, in order.
+            stays: the beginnings and ends of each client's stays, in order.
             period: the time after which they repeat.
         """
         self._period = period
@@ -185,7 +188,7 @@ class Recorded:
                 self.deserted = max(self.deserted, own[-1][1])
             times = [time for stay in own for time in stay if 0 < time < period]
             if math.isfinite(period) and len(times) % 2:
-                times.insert(0, 0.0)  # a period ends unlike it begins
+                times.insert(0, 0.0)  # a period ends in another state than it begins
                 self._head.append(first)
             else:
                 self._head.append(not first)
@@ -194,7 +197,7 @@ class Recorded:
             self._places.append(len(self._times))
 
     def next_change(self, who: int, after: Seconds) -> Change | None:
-        """The next one of this period, or the first one of the next period."""
+        """Returns the next change of this period, or the first of the next period."""
         who %= len(self._first)
         low, high = self._places[who], self._places[who + 1]
         if low == high:
@@ -218,7 +221,7 @@ class Recorded:
             begin = number * period
 
     def is_there(self, who: int, at: Seconds) -> bool:
-        """The opposite of its state after the next change."""
+        """Returns the opposite of the device's state after the next change."""
         change = self.next_change(who, at)
         if change is not None:
             return not change[1]

@@ -1,7 +1,8 @@
 """Random numbers that are a function of purpose, device and number alone.
 
 Each purpose has a key, each device a seed of that key, and each number (a task, a day,
-a stretch) a word of that seed's stream. So the order of the questions does not matter.
+a stretch) a word of that seed's stream. The order of the questions therefore does not
+matter.
 """
 
 from array import array
@@ -43,16 +44,16 @@ class Chance:
         return seeds
 
     def one(self, who: int, number: int) -> float:
-        """The number of one device."""
+        """Returns the number of one device."""
         return ((word(self._seeds[who], number) >> 12) + 0.5) * _FRACTION
 
     def many(self, who_K: Indices, number_K: Indices) -> Floats:
-        """The numbers (K,) of many devices."""
+        """Returns the numbers (K,) of many devices."""
         word_K = words(self._seed_N[who_K], number_K)
         return ((word_K >> np.uint64(12)).astype(np.float64) + 0.5) * _FRACTION
 
     def each(self, number: int = 0) -> Floats:
-        """One number for each device, (count,), padded to whole groups."""
+        """Returns one number for each device, (count,), padded to whole groups."""
         who_N = np.arange(self.count, dtype=np.int64)
         return self.many(who_N, np.full_like(who_N, number))
 
@@ -72,11 +73,11 @@ class Values:
 
     @classmethod
     def of(cls, distribution: DistributionConfig, key: Key, count: int) -> "Values":
-        """Values of a distribution."""
+        """Returns values of a distribution."""
         return cls(Chance(key, count), distribution.quantile)
 
     def one(self, who: int, number: int) -> float:
-        """The value of one device."""
+        """Returns the value of one device."""
         place = who >> _GROUP, number >> _PART
         block = self._blocks.get(place)
         if block is None:

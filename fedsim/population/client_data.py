@@ -11,7 +11,7 @@ from fedcore.workload import Client, Workload
 
 
 class ClientData:
-    """What ``train_data`` gives to each client.
+    """The data that ``train_data`` gives to each client.
 
     All methods raise a UserCodeError if the user's code raised.
     """
@@ -30,7 +30,7 @@ class ClientData:
         return self._data[who]
 
     def count(self, who: int) -> int:
-        """Returns how many samples a client has."""
+        """Returns the number of a client's samples."""
         if who not in self._counts:
             data, whose = self.of(who), f"train_data of {self._clients[who].name}"
             with user_code(whose):
@@ -38,7 +38,7 @@ class ClientData:
         return self._counts[who]
 
     def label_counts(self, who: int) -> Counts | None:
-        """Returns how often each class is in a client's data; None: no labels."""
+        """Returns how often each class is in a client's data; None without labels."""
         data = self.of(who)
         with user_code(f"train_data of {self._clients[who].name}"):
             samples = self._workload.samples(data, "train_data")

@@ -1,8 +1,8 @@
-"""What simulated devices say of themselves, and the energy that they take.
+"""The facts that simulated devices report, and the energy that they use.
 
-Devices of like speed are of one model. The facts of a model follow from its typical
+Devices of similar speed are of one model. The facts of a model follow from its typical
 speed, with noise, so that they predict a device's speed, but not exactly. Free memory,
-temperature and battery are drawn for each task and say nothing of the speed.
+temperature and battery are drawn for each task and say nothing about the speed.
 """
 
 import numpy as np
@@ -23,8 +23,8 @@ class Devices:
 
     Args:
         config: the section ``simulate.devices``.
-        key: of the population.
-        slowness_N: of each device.
+        key: the key of the population.
+        slowness_N: the slowness of each device.
     """
 
     def __init__(self, config: DevicesConfig, key: Key, slowness_N: Floats) -> None:
@@ -58,7 +58,7 @@ class Devices:
         self._battery = Chance(key.fold_in("battery"), count)
 
     def device(self, who: int, task: int) -> Device:
-        """The facts of a device at the time of a task."""
+        """Returns the facts of a device at the time of a task."""
         facts = self._facts[self._model_N[who]]
         free, heat = (chance.one(who, task) for chance in self._now)
         assert facts.memory is not None
@@ -70,6 +70,6 @@ class Devices:
         return now.checked()
 
     def joules(self, who: int, seconds: Seconds) -> float:
-        """The energy that a device takes in this time."""
+        """Returns the energy that a device uses in this time."""
         watts: float = self._watts[self._model_N[who]]
         return watts * seconds

@@ -1,4 +1,4 @@
-"""Which devices are lost while they compute, and when."""
+"""The loss of devices while they compute, and the times of the losses."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ LabelsOf = Callable[[int], Counts | None]  # label counts of a device's data
 
 
 class Dropout:
-    """One draw for each task says whether its client is lost, and when.
+    """One draw for each task decides whether its client is lost, and when.
 
     Args:
         config: the section ``simulate.dropout``.
@@ -47,10 +47,10 @@ class Dropout:
         return self._config.kind == "by_labels"
 
     def one(self, who: int, task: int) -> float | None:
-        """The share of its computing after which a client is lost; None: it is not.
+        """Returns the share of its computing after which a client is lost, or None.
 
         Raises:
-            ConfigError: it depends on labels, and the data have none.
+            ConfigError: dropout depends on labels, and the data have none.
         """
         share = self._share[who]
         if share is None:

@@ -1,7 +1,7 @@
-"""A population of devices: how fast, how well connected, how reliable each one is.
+"""A population of devices, with the speed, link and reliability of each one.
 
-It is a struct of arrays. All that happens to a device is a function of the seed, the
-device, the purpose and a number. So engines that ask in different orders see the same.
+It is a struct of arrays. Every event of a device is a function of the seed, the device,
+the purpose and a number, so engines that ask in different orders see the same events.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from fedsim.population.silo import Silo
 from fedsim.traces import ClientTrace, read_trace, read_values
 
 _MBIT = 125_000  # bytes
-_ATTEMPT = 40  # tasks are counted in the bits below, attempts in those above
+_ATTEMPT = 40  # the lower bits count tasks, the upper ones attempts
 
 
 class Population:
@@ -68,7 +68,7 @@ class Population:
         self._availability = availability_of(config, key, trace, self.count)
 
     def place(self, who: int) -> tuple[int, int]:
-        """A device's part of the data: its index, and the number of parts.
+        """Returns a device's part of the data: its index, and the number of parts.
 
         A trace may name them. Otherwise each device has a part of its own.
         """
@@ -76,18 +76,18 @@ class Population:
         return (who, self.count) if known is None else known
 
     def client(self, who: int) -> Client:
-        """The client as the user's code sees it."""
+        """Returns the client as the user's code sees it."""
         return Client(self.names[who], *self.place(who), self.args)
 
     def order(self) -> Sequence[int]:
-        """The order of devices that come at the same time, drawn by the seed."""
+        """Returns the order in which devices come at one time, drawn by the seed."""
         drawn: list[int] = self._order.generator().permutation(self.count).tolist()
         return drawn
 
     # ------------------------------------------------------------------- making
 
     def _draw(self, distribution: DistributionConfig, key: Key) -> Floats:
-        """One value for each device."""
+        """Returns one value for each device."""
         return distribution.quantile(Chance(key, self.count).each())[: self.count]
 
     def _varying(self, distribution: DistributionConfig, key: Key) -> Values | None:
@@ -111,7 +111,7 @@ class Population:
                 for client in trace
             ]
             if any(recorded):
-                own = step_N.tolist()  # of clients without tasks
+                own = step_N.tolist()  # for clients without tasks
                 self._tasks = [row or [own[who]] for who, row in enumerate(recorded)]
         self._slowness_N = step_N / config.step_seconds
         self._step: list[Seconds] = step_N.tolist()
@@ -141,7 +141,7 @@ class Population:
         up_N, down_N = link.up_mbit / spread_N, link.down_mbit / spread_N
         delay_N = link.latency * self._draw(link.latency_spread, key.fold_in("latency"))
         if trace is not None:
-            # A recorded task's time holds its transfers.
+            # A recorded task's time includes its transfers.
             measured = [np.inf if any(c.seconds_a_step(0)) else None for c in trace]
             for rate_N, name in ((up_N, "up_mbit"), (down_N, "down_mbit")):
                 _take_known(rate_N, measured)
@@ -168,10 +168,10 @@ class Population:
     # ---------------------------------------------------------------- durations
 
     def compute(self, who: int, task: int, steps: float) -> Seconds:
-        """The time of a task's local steps, with any pause between them.
+        """Returns the time of a task's local steps, with any pause between them.
 
-        The tasks of a recorded client take as long as they did, and after the last one
-        as long as the first one again.
+        The tasks of a recorded client take as long as in the record; after the last
+        one, the record starts again.
         """
         if self._silo is not None:
             steps = self._silo.usual_steps(who, task, steps)
@@ -188,40 +188,40 @@ class Population:
         return seconds
 
     def device(self, who: int, task: int) -> Device:
-        """The facts of a device when it asks for a task."""
+        """Returns the facts of a device when it asks for a task."""
         return self._devices.device(who, task)
 
     def measured(self, who: int, task: int, samples: int, took: Seconds) -> Measured:
-        """What a device measures of a task.
+        """Returns the measurements of a task by a device.
 
         Args:
             who: the device.
             task: its task.
-            samples: that its steps use.
-            took: how long they take.
+            samples: the number of samples that its steps use.
+            took: the duration of the steps.
         """
         joules = self._devices.joules(who, took)
         return Measured(samples, took, joules, self.device(who, task)).checked()
 
     def download(self, who: int, nbytes: int) -> Seconds:
-        """The time of a download, with its request."""
+        """Returns the time of a download, with its request."""
         return self._request[who] + nbytes / self._down[who]
 
     def upload(self, who: int, nbytes: int) -> Seconds:
-        """The time of an upload."""
+        """Returns the time of an upload."""
         return self._delay[who] + nbytes / self._up[who]
 
     def latency(self, who: int) -> Seconds:
-        """The time of a message without content, such as a verdict."""
+        """Returns the time of a message without content, such as a verdict."""
         return self._delay[who]
 
     # -------------------------------------------------------------- misfortunes
 
     def dropout(self, who: int, task: int) -> float | None:
-        """The share of its computing after which the client is lost; None: it is not.
+        """Returns the share of its computing after which a client is lost, or None.
 
         Raises:
-            ConfigError: it depends on labels, and the data have none.
+            ConfigError: dropout depends on labels, and the data have none.
         """
         return None if self._dropout is None else self._dropout.one(who, task)
 
@@ -236,7 +236,7 @@ class Population:
             self._dropout.labels_of = labels_of
 
     def upload_breaks(self, who: int, task: int, attempt: int) -> float | None:
-        """The share of an upload after which it breaks; None: it does not.
+        """Returns the share of an upload after which it breaks; None if it does not.
 
         Args:
             who: the device.
@@ -249,13 +249,13 @@ class Population:
         return drawn / self._upload_loss if drawn < self._upload_loss else None
 
     def ack_lost(self, who: int, task: int, attempt: int) -> bool:
-        """Whether the verdict on this upload never arrives."""
+        """Returns whether the verdict on this upload never arrives."""
         return bool(self._ack_loss) and (
             self._acks.one(who, task | attempt << _ATTEMPT) < self._ack_loss
         )
 
     def away(self, who: int, task: int) -> Seconds:
-        """The time for which a client stays away that was lost in this task."""
+        """Returns how long a client stays away that was lost in this task."""
         if self._away is None:
             return self._away_seconds
         return self._away_seconds * self._away.one(who, task)
@@ -269,20 +269,20 @@ class Population:
 
     @property
     def deserted(self) -> Seconds:
-        """When the last device leaves for good; infinite if that never happens."""
+        """The time at which the last device leaves for good; may be infinite."""
         return self._availability.deserted
 
     def next_change(self, who: int, after: Seconds) -> Change | None:
-        """The next change after a time, and whether the device is then available."""
+        """Returns the next change after a time, and the availability from then on."""
         return self._availability.next_change(who, after)
 
     def is_there(self, who: int, at: Seconds) -> bool:
-        """Whether a device is available."""
+        """Returns whether a device is available."""
         return self._availability.is_there(who, at)
 
 
 def _with_values(distribution: DistributionConfig) -> DistributionConfig:
-    """The distribution with the values of its file."""
+    """Returns the distribution with the values of its file."""
     if isinstance(distribution, Empirical) and distribution.file is not None:
         values = read_values(Path(distribution.file))
         return distribution.model_copy(update={"values": values})
@@ -290,7 +290,7 @@ def _with_values(distribution: DistributionConfig) -> DistributionConfig:
 
 
 def _place(client: ClientTrace) -> tuple[int, int] | None:
-    """The part of the data of a recorded client, if it is known."""
+    """Returns the part of the data of a recorded client, if it is known."""
     index, count = client.index, client.count
     return None if index is None or count is None else (index, count)
 

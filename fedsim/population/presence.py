@@ -18,7 +18,7 @@ from fedsim.traces import ClientTrace, read_trace
 def availability_of(
     config: SimulateConfig, key: Key, trace: list[ClientTrace] | None, count: int
 ) -> Availability:
-    """The availability of ``count`` devices.
+    """Returns the availability of ``count`` devices.
 
     Args:
         config: the section ``simulate``.

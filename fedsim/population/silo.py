@@ -1,9 +1,9 @@
-"""How long the steps of a client take that shares them out among workers.
+"""The duration of the steps of a client that divides them among workers.
 
 Lee et al., "Speeding Up Distributed Machine Learning Using Codes", IEEE Transactions on
 Information Theory 64(3), 2018, §III: a worker takes its share of the work, and a random
-delay that is proportional to it. Each has s + 1 of n parts, and the sum is there once
-the answers determine it (Tandon et al., "Gradient Coding", ICML 2017).
+delay that is proportional to it. Each worker has s + 1 of n parts, and the sum is known
+once the answers determine it (Tandon et al., "Gradient Coding", ICML 2017).
 """
 
 import math
@@ -15,7 +15,7 @@ from fedcore.rng import Key
 from fedrun.config.simulate import SiloConfig
 from fedsim.population.chance import Chance
 
-_DRAW = 32  # draws of a task are counted in the bits below, tasks in those above
+_DRAW = 32  # the lower bits count draws of a task, the upper ones tasks
 _BLOCK = 1 << 12  # steps that are drawn at once
 
 
@@ -24,7 +24,7 @@ class Silo:
 
     Args:
         config: the section ``simulate.silo``.
-        key: the randomness.
+        key: the key of the random numbers.
         count: the number of clients.
     """
 
@@ -33,12 +33,12 @@ class Silo:
         self._config, self._chance = config, Chance(key, count)
 
     def usual_steps(self, who: int, task: int, steps: float) -> float:
-        """Returns how many steps without workers take as long as those of a task.
+        """Returns how many steps without workers take as long as a task's steps.
 
         Args:
             who: the client.
             task: its task.
-            steps: how many there are; of the last one a part may be enough.
+            steps: the number of steps; only a part of the last one may be needed.
         """
         workers, stragglers = self._config.workers, self._config.stragglers
         whole, share = math.ceil(steps), (stragglers + 1) / workers

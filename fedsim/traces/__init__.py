@@ -1,4 +1,4 @@
-"""Traces: tables of what clients did, which are read, written and fitted."""
+"""Traces: tables of clients' activities, which are read, written and fitted."""
 
 from fedsim.traces.format import ClientTrace as ClientTrace
 from fedsim.traces.format import Segment as Segment

@@ -2,8 +2,8 @@
 
 A task of client i takes steps · scale · speed_i · jitter. Speeds are the medians of the
 clients' tasks, and jitter is the rest. Each kind of distribution is fitted in its own
-way. The one with the smallest Kolmogorov-Smirnov statistic is chosen: the largest
-distance between its distribution function and that of the values.
+way. The fit with the smallest Kolmogorov-Smirnov statistic is chosen; this is the
+largest distance between its distribution function and that of the values.
 """
 
 import math
@@ -19,17 +19,17 @@ from fedsim.traces.journal import Recording
 
 _ALIKE = 1.001  # up to this ratio of largest and smallest value there is no spread
 _AT_5_PERCENT = 1.358  # the statistic's critical value, times the root of the count
-_FREE = 1e6  # Mbit/s: transfers are in the tasks' times already
+_FREE = 1e6  # Mbit/s: the tasks' times include transfers already
 _DIGITS = 4
 
 
 class Fit(NamedTuple):
-    """The distribution for some values, and how well each kind fits them."""
+    """The distribution for some values, and the fit of each kind to them."""
 
     what: str
-    values: int  # their number
+    values: int  # the number of values
     chosen: Fitted
-    statistics: dict[str, float]  # of each kind, the best one first
+    statistics: dict[str, float]  # statistics by kind, the best one first
 
     @property
     def bound(self) -> float:
@@ -38,7 +38,7 @@ class Fit(NamedTuple):
 
 
 def ks_statistic(x_N: Floats, fitted: Fitted) -> float:
-    """The Kolmogorov-Smirnov statistic sup |F_n(x) - F(x)|.
+    """Returns the Kolmogorov-Smirnov statistic sup |F_n(x) - F(x)|.
 
     Args:
         x_N: the values.
@@ -84,7 +84,7 @@ def fit(what: str, values: Sequence[float]) -> Fit:
 
 
 def fit_section(recording: Recording) -> tuple[dict[str, Any], list[Fit]]:
-    """The section ``simulate:`` for a recording, and how well each part of it fits.
+    """Returns the section ``simulate:`` for a recording, and the fit of each part.
 
     Raises:
         ConfigError: no task was finished.
@@ -121,7 +121,7 @@ def fit_section(recording: Recording) -> tuple[dict[str, Any], list[Fit]]:
 
 
 def _plain(config: DistributionConfig) -> dict[str, Any]:
-    """A distribution as plain data for YAML."""
+    """Returns a distribution as plain data for YAML."""
     return {
         name: _short(value) if isinstance(value, float) else value
         for name, value in config.model_dump(mode="json", exclude_none=True).items()

@@ -1,4 +1,4 @@
-"""A trace: what each client did, as a chain of segments.
+"""The format of a trace: the activities of each client, as a chain of segments.
 
 The CSV has one segment a row, in the columns below; docs/simulation.md describes it.
 """
@@ -14,7 +14,7 @@ State = Literal["away", "there", "task"]
 STATES: tuple[State, ...] = get_args(State)
 MUST_HAVE = ("client", "start", "end", "state")
 OF_DEVICE = ("step_seconds", "up_mbit", "down_mbit", "latency")
-OF_DATA = ("index", "count")  # its part of the data
+OF_DATA = ("index", "count")  # the client's part of the data
 OF_CLIENT = (*OF_DEVICE, *OF_DATA)
 COLUMNS = (*MUST_HAVE, "steps", *OF_CLIENT)
 MESSAGES = 3  # the latencies between a lease and its update
@@ -24,14 +24,14 @@ class Segment(NamedTuple):
     """A time that a client spends in a state; the next segment begins at its end."""
 
     start: Seconds
-    end: Seconds  # infinite: for ever
+    end: Seconds  # infinite: it never ends
     state: State
-    steps: int = 0  # of a task: local steps
+    steps: int = 0  # local steps of a task
 
 
 @dataclass(slots=True)
 class ClientTrace:
-    """One client. The config replaces what is not known, which is None."""
+    """One client; the config replaces unknown values, which are None."""
 
     name: str
     segments: list[Segment] = field(default_factory=list)
@@ -39,8 +39,8 @@ class ClientTrace:
     up_mbit: float | None = None
     down_mbit: float | None = None
     latency: Seconds | None = None
-    index: int | None = None  # which of ``count`` parts of the data it has
-    count: int | None = None  # without both, by its place in the file
+    index: int | None = None  # its part of the data, of ``count`` parts
+    count: int | None = None  # without both, its place in the file counts
 
     @property
     def end(self) -> Seconds:
@@ -49,7 +49,7 @@ class ClientTrace:
 
     @property
     def stays(self) -> Iterator[tuple[Seconds, Seconds]]:
-        """The beginning and end of each time for which it is available."""
+        """Yields the beginning and end of each time of the client's availability."""
         begun: Seconds | None = None
         for segment in self.segments:
             if segment.state == "away":
@@ -62,10 +62,10 @@ class ClientTrace:
             yield begun, self.end
 
     def seconds_a_step(self, latency: Seconds) -> list[Seconds]:
-        """The seconds of a local step in each task.
+        """Returns the seconds of a local step in each task.
 
         Args:
-            latency: of a message; a task's messages are no part of its steps.
+            latency: the latency of a message; messages are no part of a task's steps.
         """
         return [
             max(0.0, segment.end - segment.start - MESSAGES * latency) / segment.steps

@@ -1,11 +1,11 @@
-"""Reads from a journal what the clients of a run did.
+"""Reads the activities of a run's clients from its journal.
 
-The server sees when a task is leased and when its update arrives. So transfers and
+The server sees when a task is leased and when its update arrives, so transfers and
 computing are one number. A client leaves when it has been silent for ``timeouts.lost``,
 and comes back when it asks again. A client that asks for a new task without having
 delivered the last one was away since that lease. The latency is the smallest time
-between a verdict and the next lease. A client that never finished its first task takes
-at least until the end of the record for it.
+between a verdict and the next lease. A client that never finished its first task needs
+at least the time until the end of the record for it.
 """
 
 import math
@@ -33,16 +33,16 @@ from fedview.results import Results
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """What the trainers of a run did."""
+    """The recorded activities of the trainers of a run."""
 
     clients: list[ClientTrace]
     finished: int  # tasks whose update arrived
     unfinished: int  # tasks that were never delivered, without those at the end
-    absences: list[Seconds]  # those that the server noticed, and that ended
+    absences: list[Seconds]  # absences that the server noticed and that ended
 
 
 def read_clients(results: Results, until: Seconds = math.inf) -> Recording:
-    """Reads what the trainers of a run did, in the order of their index.
+    """Reads the activities of the trainers of a run, in the order of their index.
 
     Args:
         results: the run.
@@ -104,7 +104,7 @@ def read_clients(results: Results, until: Seconds = math.inf) -> Recording:
 
 
 def _usual_steps(timelines: Sequence["_Timeline"]) -> int:
-    """The median number of steps of all tasks."""
+    """Returns the median number of steps of all tasks."""
     steps = [
         s.steps
         for timeline in timelines
@@ -123,7 +123,7 @@ class _Timeline:
     index: int | None = None
     count: int | None = None
     segments: list[Segment] = field(default_factory=list)
-    gaps: list[Seconds] = field(default_factory=list)  # from verdicts to leases
+    gaps: list[Seconds] = field(default_factory=list)  # times from verdicts to leases
     absences: list[Seconds] = field(default_factory=list)
     finished: int = 0
     unfinished: int = 0
@@ -132,14 +132,14 @@ class _Timeline:
     _lease: Seconds | None = None
     _decided: Seconds | None = None  # the last verdict, if no lease followed
     _gone: Seconds | None = None
-    _broken: bool = False  # it was lost during this task
+    _broken: bool = False  # the client was lost during this task
 
     def __post_init__(self) -> None:
         self._fill(self.came, "away")
         self._heard = self.came
 
     def leased(self, at: Seconds) -> None:
-        """It received a task."""
+        """Records that the client received a task."""
         if self._lease is not None:
             self.unfinished += 1
             if self._gone is None:
@@ -151,7 +151,7 @@ class _Timeline:
         self._lease, self._decided, self._broken = at, None, False
 
     def decided(self, at: Seconds, steps: int) -> None:
-        """Its update arrived."""
+        """Records that the client's update arrived."""
         self._hear(at)
         if self._lease is not None:
             self.finished += 1
@@ -160,19 +160,19 @@ class _Timeline:
         self._lease, self._decided = None, at
 
     def failed(self, at: Seconds) -> None:
-        """The user's code failed in its task."""
+        """Records that the user's code failed in the client's task."""
         self._hear(at)
         self._lease = self._decided = None
 
     def lost(self, at: Seconds, silent: Seconds) -> None:
-        """It left, after it had been silent for this time."""
+        """Records that the client left, after it had been silent for this time."""
         if self._gone is None:
             self._gone = max(self._heard, self._cursor, at - silent)
             self._fill(self._gone, "there")
             self._broken, self._decided = True, None
 
     def end(self, at: Seconds, usual_steps: int) -> None:
-        """The record ends; a first task counts ``usual_steps`` steps."""
+        """Ends the timeline; a first task counts ``usual_steps`` steps."""
         if self._lease is None:
             return
         if self._gone is not None:
@@ -182,7 +182,7 @@ class _Timeline:
             self._fill(at, "task", usual_steps)
 
     def trace(self, latency: Seconds | None) -> ClientTrace:
-        """The whole timeline; without a ``latency``, that of the shortest gap."""
+        """Returns the timeline; without a ``latency``, with the shortest gap's."""
         state: State = "there" if self._gone is None else "away"
         segments = [*self.segments]
         if segments and segments[-1].state == state:

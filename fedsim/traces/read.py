@@ -1,4 +1,4 @@
-"""Reads a trace. A mistake in it is answered with file, line and a sentence."""
+"""Reads a trace, and reports a mistake in it with file, line and a sentence."""
 
 import csv
 import math
@@ -22,21 +22,21 @@ from fedview.results.columns import text_of
 
 Cells = dict[str, str]
 MOST_BYTES = 1 << 30  # of a trace
-_DIGITS = 15  # of a whole number
+_DIGITS = 15  # digits of a whole number
 
 
 def read_trace(path: Path) -> list[ClientTrace]:
-    """The clients of a trace, in the order in which they first appear.
+    """Returns the clients of a trace, in the order in which they first appear.
 
     Raises:
-        ConfigError: there is a mistake. The message names the file, the line, and what
-            is allowed.
+        ConfigError: there is a mistake. The message names the file, the line, and the
+            allowed values.
     """
     return _Reader(path).read()
 
 
 def read_values(path: Path) -> tuple[float, ...]:
-    """The numbers of a file with one number a line, and perhaps a heading.
+    """Returns the numbers of a file with one number a line, and perhaps a heading.
 
     Raises:
         ConfigError: a line is not a number above 0, or there is no number.
@@ -185,7 +185,7 @@ class _Reader:
         self._fail(f"{start} overlaps its row before, which ends at {due:.12g}")
 
     def _amount(self, column: str, text: str) -> float:
-        """A number about a client's device."""
+        """Returns a number about a client's device."""
         value, is_rate = _float(text), column.endswith("_mbit")
         least = 0.0 if column == "latency" else math.ulp(0.0)
         most = math.inf if is_rate else math.nextafter(math.inf, 0)
@@ -196,7 +196,7 @@ class _Reader:
         return value
 
     def _whole(self, column: str, text: str) -> int:
-        """A number about a client's part of the data."""
+        """Returns a number about a client's part of the data."""
         least = 0 if column == "index" else 1
         if not _is_whole(text, least):
             self._fail(
@@ -236,7 +236,7 @@ class _Reader:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows with their line numbers, without empty lines."""
+    """Yields the rows with their line numbers, without empty lines."""
     try:
         size = require_regular(path).st_size
         require_size(path, size, MOST_BYTES)

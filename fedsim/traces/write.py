@@ -10,7 +10,7 @@ from fedrun.plain_files import replacing
 from fedsim.traces.format import COLUMNS, OF_CLIENT, ClientTrace
 from fedview.results.columns import cell
 
-DIGITS = 9  # behind the point: nanoseconds
+DIGITS = 9  # digits after the decimal point: nanoseconds
 
 
 def write_trace(path: Path, clients: Sequence[ClientTrace]) -> None:
@@ -51,5 +51,5 @@ def _rows(client: ClientTrace) -> Iterator[list[str]]:
 
 
 def _number(value: float | None) -> str:
-    """A number with nanoseconds; empty for None."""
+    """Returns a number with nanoseconds; an empty text for None."""
     return "" if value is None else repr(round(value, DIGITS))

@@ -15,17 +15,17 @@ from fedview.results import Results
 
 _MEASURED = (
     "A journal does not tell downloads and uploads apart: what is not training is "
-    "shared out by bytes (fedclient join --trace tells more)."
+    "shared out by bytes (fedclient join --phases tells more)."
 )
 _BOUND = (
     "The journal has no training times: transfers are taken to be as fast as the "
     "server's link allows, and all other time is the client's own (fedclient join "
-    "--trace tells more)."
+    "--phases tells more)."
 )
 _BLIND = (
     "The journal has no training times and the server's link is not known: all time is "
     "taken to be the client's own, so no link can ever be full (--server-up-mbit, "
-    "--server-down-mbit, or fedclient join --trace)."
+    "--server-down-mbit, or fedclient join --phases)."
 )
 
 

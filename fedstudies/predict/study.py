@@ -53,7 +53,7 @@ class Predict(Study[Forecast]):
     """
 
     trace: Annotated[str | Path, Option(is_argument=True)]
-    """The file that fedclient join --trace wrote, or the folder of a run."""
+    """The file that fedclient join --phases wrote, or the folder of a run."""
     workers: Annotated[
         Sequence[Annotated[int, Field(ge=1, le=MOST_CLIENTS)]],
         Field(min_length=1),

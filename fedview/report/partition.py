@@ -1,6 +1,6 @@
 """Shows how a partitioner spread the data over clients.
 
-``fedsim data APP`` shows it: a table in the terminal, and a page of its own.
+``fedsim data`` shows it: a table in the terminal, and a page of its own.
 """
 
 from collections.abc import Mapping

@@ -21,9 +21,10 @@ from fedcore.hosts import is_loopback
 from fedcore.text import from_peer
 from fedwire.certificates import require_pair
 from fedwire.proxies import Proxy, proxy_for
-from fedwire.service import MESSAGE_LIMIT
 
+SERVICE = "fedwire.v1.Federation"  # as calls and the health service name it
 DEFAULT_PORT = 8443
+MESSAGE_LIMIT = 4 << 20  # bytes of one message; large payloads come in chunks
 SOCKET = "unix:"  # on this machine, and protected by its path
 _TOO_LARGE = "larger than max"  # in gRPC's words, of a message
 _NOT_REACHED = "Failed to connect to remote host: "  # gRPC's words before the reason

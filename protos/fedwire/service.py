@@ -8,13 +8,12 @@ from typing import Any, Literal
 
 import grpc
 
+from fedwire.connect import SERVICE
 from fedwire.texts import cleaned
 from fedwire.v1 import federation_pb2 as pb
 
-SERVICE = "fedwire.v1.Federation"
 PROTOCOLS = (3,)  # the versions spoken here
 
-MESSAGE_LIMIT = 4 << 20  # bytes of one message; large payloads come in chunks
 PREFIX = 5  # bytes that gRPC puts before each message: a flag, and the length
 UNARY: dict[str, tuple[Any, Any]] = {
     "Enrol": (pb.EnrolRequest, pb.EnrolReply),

@@ -491,7 +491,7 @@ def test_a_client_that_fails_is_told_with_its_last_words() -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize("kind", ["torch", "numpy"])
 def test_a_template_is_predicted_as_it_is_made(kind: str) -> None:
-    assert typed("fedsim", "new", "project", "--kind", kind).status == 0
+    assert typed("fedsim", "new", "project", "--template", kind).status == 0
     words = ["--clients", "3", "--set", "stop.versions=6", "--seeds", "1", "-o", "out"]
     for quick in ("step_seconds=0.02", "away_seconds=0.1"):
         words += ["--set", f"simulate.{quick}"]

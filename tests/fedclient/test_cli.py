@@ -1,5 +1,6 @@
 """The command line: mistakes are answered with a sentence and a status."""
 
+import logging
 import signal
 from pathlib import Path
 from typing import Any
@@ -70,17 +71,17 @@ TORCH_APP = f"{Path(__file__).parents[1] / 'integration' / 'frozen_app.py'}:work
 def test_a_model_is_evaluated_on_the_device_that_is_named(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     model = tmp_path / "model.safetensors"
-    assert command("model", TORCH_APP, "-o", model).exit_code == 0
+    assert command("model", "--app", TORCH_APP, "-o", model).exit_code == 0
     plain, best = (
-        command("evaluate-file", TORCH_APP, model, *words)
+        command("evaluate-file", "--app", TORCH_APP, model, *words)
         for words in ((), ("--device", "auto"))
     )
     assert plain.exit_code == best.exit_code == 0
     if not torch.cuda.is_available():
         assert best.output == plain.output
-        done = command("evaluate-file", TORCH_APP, model, "--device", "cuda")
+        done = command("evaluate-file", "--app", TORCH_APP, model, "--device", "cuda")
         failed(done, 78, "finds none on this machine; it finds cpu")
-    done = command("evaluate-file", TORCH_APP, model, "--device", "gpu")
+    done = command("evaluate-file", "--app", TORCH_APP, model, "--device", "gpu")
     failed(done, 78, "device 'gpu': expected cpu, cuda, cuda:1, mps, or auto")
 
 
@@ -155,3 +156,24 @@ def test_plain_text_beyond_this_machine_needs_a_word(
     assert "error: " in done.stderr
     done = join(elsewhere, app, tmp_path / "ann", "--plaintext", "--updates", 1)
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [((), logging.INFO), (("-q",), logging.WARNING), (("-v",), logging.DEBUG)],
+)
+def test_a_client_logs_as_much_as_it_is_told_to(
+    app: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    level: int,
+) -> None:
+    levels: list[int] = []
+
+    def log(level: int, *_: Any, **__: Any) -> None:
+        levels.append(level)
+
+    monkeypatch.setattr("fedclient.interruption.log_printable", log)
+    failed(join("127.0.0.1:1", app, tmp_path / "ann", *words), 69, "does not answer")
+    assert levels == [level]

@@ -1,4 +1,4 @@
-"""What ``fedclient join --trace`` writes."""
+"""What ``fedclient join --phases`` writes."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The file of ``fedclient join --trace`` is read, or refused in a sentence."""
+"""The file of ``fedclient join --phases`` is read, or refused in a sentence."""
 
 import json
 from pathlib import Path
@@ -109,7 +109,7 @@ def test_files_that_support_nothing_are_refused(tmp_path: Path) -> None:
     for rows, sentence in (
         ([], "the trace is empty"),
         (lines(10), "9 finished tasks after its first one; .* needs at least 10"),
-        (lines()[1:], "is no trace of fedclient join --trace"),
+        (lines()[1:], "is no trace of fedclient join --phases"),
         ([*lines(), {**HEAD, "client": "bob"}], "mixes the clients 'ann' and 'bob'"),
         (at_once(lines()), "the trace of 'ann' has tasks that take no time at all"),
     ):

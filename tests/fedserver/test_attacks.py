@@ -13,9 +13,10 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from fedwire.connect import MESSAGE_LIMIT, SERVICE
 from fedwire.convert import INLINE
 from fedwire.frames import CHUNK, chunk_frames, header_frame
-from fedwire.service import MESSAGE_LIMIT, PROTOCOLS, SERVICE
+from fedwire.service import PROTOCOLS
 from fedwire.v1 import federation_pb2 as pb
 from hypothesis import given
 from hypothesis import strategies as st

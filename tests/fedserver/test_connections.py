@@ -37,7 +37,7 @@ def limited(tmp_path: Path) -> Iterator[str]:
     config = settings(tmp_path, DIM).model_dump(mode="json")
     path.write_text(yaml.safe_dump(config))
     process = subprocess.Popen(
-        [sys.executable, "-m", "fedserver", "run", str(path), "--lines"],
+        [sys.executable, "-m", "fedserver", "run", str(path), "--log", "json"],
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FEW, FEW)),

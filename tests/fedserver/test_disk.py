@@ -64,7 +64,7 @@ def command(config: Any) -> Any:
     """``fedserver run`` with this config, in this process."""
     path = config.model.parent / "federation.yaml"
     path.write_text(yaml.safe_dump(config.model_dump(mode="json")))
-    return CliRunner().invoke(main, ["run", str(path), "--lines"])
+    return CliRunner().invoke(main, ["run", str(path), "--log", "json"])
 
 
 def fill(disk: Path) -> Path:
@@ -191,7 +191,7 @@ def test_a_file_that_may_not_grow_is_a_disk_that_failed(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump(config.model_dump(mode="json")))
     limit = 4 << 20  # the model fits, a segment does not
     process = subprocess.Popen(
-        [sys.executable, "-m", "fedserver", "run", str(path), "--lines"],
+        [sys.executable, "-m", "fedserver", "run", str(path), "--log", "json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -405,7 +405,9 @@ def test_an_empty_volume_does_not_begin_a_new_run_where_one_must_be(
     config = settings(tmp_path)
     path = tmp_path / "federation.yaml"
     path.write_text(yaml.safe_dump(config.model_dump(mode="json")))
-    done = CliRunner().invoke(main, ["run", str(path), "--lines", "--must-resume"])
+    done = CliRunner().invoke(
+        main, ["run", str(path), "--log", "json", "--must-resume"]
+    )
     assert (done.exit_code, done.stderr.count("\n")) == (74, 1)
     assert "there is no run here to resume; is the volume mounted?" in done.stderr
     assert not (tmp_path / "run").exists()

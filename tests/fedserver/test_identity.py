@@ -187,7 +187,7 @@ def test_the_operator_frees_a_name_while_nobody_serves_the_run(tmp_path: Path) -
 
 def test_nobody_frees_a_name_over_the_network(server: Served) -> None:
     with Peer(server.address, "ann"), Peer(server.address, "eve") as eve:
-        with refused("PERMISSION_DENIED", "fedserver free RUN NAME"):
+        with refused("PERMISSION_DENIED", "fedserver free RUN CLIENT"):
             eve.stub.free(pb.FreeRequest(name="ann"), timeout=CALL)
         assert "ann" in server.state.roster.owners
 

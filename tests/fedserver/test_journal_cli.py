@@ -138,7 +138,7 @@ def test_replay_names_what_does_not_exist(run: Written) -> None:
 
 
 def test_the_tables_of_a_run_can_be_exported(run: Written, tmp_path: Path) -> None:
-    done = command("journal", "export", run.folder, tmp_path / "tables")
+    done = command("journal", "export", run.folder, "-o", tmp_path / "tables")
     paths = [Path(line) for line in done.stdout.splitlines()]
     rows = {
         path.stem: len(list(csv.DictReader(path.read_text().splitlines())))
@@ -155,7 +155,7 @@ def test_any_version_can_be_exported(
     run: Written, tmp_path: Path, version: int
 ) -> None:
     out = tmp_path / "model.safetensors"
-    done = command("export", run.folder, "-o", out, "--version", version)
+    done = command("export", run.folder, "-o", out, "--which", version)
     assert done.stdout == f"{out}: version {version} of {run.folder}\n"
     spec, _ = load_model(out)
     assert spec.dim == run.dim
@@ -163,7 +163,7 @@ def test_any_version_can_be_exported(
 
 def test_a_version_that_never_was_is_told(run: Written, tmp_path: Path) -> None:
     out = tmp_path / "model.safetensors"
-    said = sentence("export", run.folder, "-o", out, "--version", 99, status=74)
+    said = sentence("export", run.folder, "-o", out, "--which", 99, status=74)
     assert "never published version 99" in said
     said = sentence("export", run.folder, "-o", out, "--which", "best", status=74)
     assert "has no best model yet" in said
@@ -173,7 +173,7 @@ COMMANDS = [
     ("journal", "show", "{}"),
     ("journal", "verify", "{}"),
     ("journal", "replay", "{}"),
-    ("journal", "export", "{}", "{}/tables"),
+    ("journal", "export", "{}", "-o", "{}/tables"),
     ("export", "{}", "-o", "{}/model.safetensors"),
     ("report", "{}"),
     ("backup", "{}", "{}-copy"),

@@ -11,9 +11,8 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from fedwire.connect import OPTIONS
+from fedwire.connect import OPTIONS, SERVICE
 from fedwire.frames import CHUNK, chunk_frames, header_frame, read_reply
-from fedwire.service import SERVICE
 from fedwire.v1 import federation_pb2 as pb
 
 from fedserver.calls.pulls import Downloads

@@ -2,13 +2,18 @@
 
 import io
 import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from click.testing import CliRunner, Result
-from fedwire.connect import OPTIONS
+from fedwire.connect import OPTIONS, SERVICE
 from fedwire.v1 import federation_pb2 as pb
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
@@ -18,7 +23,8 @@ from fedcore.errors import JournalError, ProtocolError, UnavailableError
 from fedrun.cli.exit_codes import exit_code
 from fedserver.calls.listening import OPTIONS as SERVER_OPTIONS
 from fedserver.cli import main
-from fedserver.operator.remote import ask_health, ask_status
+from fedserver.operator.health import ask_health
+from fedserver.operator.remote import ask_status
 from fedserver.view.json_log import JsonLog
 from fedserver.view.live import LiveView, sparkline
 from fedserver.view.progress import Progress
@@ -131,6 +137,36 @@ def test_a_server_that_drains_is_not_healthy(server: Served) -> None:
     server.stop()
     with pytest.raises(UnavailableError):
         ask_health(server.address)
+
+
+@pytest.mark.parametrize("status", health_pb2.HealthCheckResponse.ServingStatus.keys())
+def test_the_health_service_is_read_as_its_messages_are_defined(status: str) -> None:
+    service = health.HealthServicer()
+    code = health_pb2.HealthCheckResponse.ServingStatus.Value(status)
+    service.set(SERVICE, code)
+    with ThreadPoolExecutor() as pool:
+        server = grpc.server(pool)
+        health_pb2_grpc.add_HealthServicer_to_server(service, server)
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
+        if status == "SERVING":
+            assert ask_health(address) == "serving"
+        else:
+            said = status.lower().replace("_", " ")
+            with pytest.raises(UnavailableError, match=f"^{address} is {said}$"):
+                ask_health(address)
+        server.stop(None).wait()
+
+
+def test_a_probe_imports_little_since_it_runs_every_few_seconds() -> None:
+    code = (
+        "import sys; import fedserver.cli, fedserver.operator.health; "
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    heavy = {"numpy", "pydantic", "rich", "yaml", "plotly", "google", "sqlite3"}
+    assert not heavy.intersection(done.stdout.split())
 
 
 def test_the_pings_of_clients_are_welcome() -> None:

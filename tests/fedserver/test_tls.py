@@ -16,7 +16,8 @@ from fedwire.v1 import federation_pb2 as pb
 
 from fedcore.errors import ConfigError, LatecomerError, RefusedError
 from fedrun.cli.exit_codes import exit_code
-from fedserver.operator.remote import ask_health, ask_status
+from fedserver.operator.health import ask_health
+from fedserver.operator.remote import ask_status
 from tests.peer import CALL, Peer, key_of
 from tests.served import Served, served, settings
 

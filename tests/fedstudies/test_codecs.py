@@ -60,7 +60,7 @@ def numbers(folder: str) -> Any:
 
 
 def test_on_the_template_two_pairs_are_measured_told_and_written() -> None:
-    typed("fedsim", "new", "project", "--kind", "numpy")
+    typed("fedsim", "new", "project", "--template", "numpy")
     words = ("codecs", "project/federation.yaml", *ONE, "--versions", "12")
     done = typed("fedsim", *words, "--jobs", "1", "-o", "out", "--tolerance", "0.9")
     assert (done.status, done.errors) == (0, [])
@@ -96,7 +96,7 @@ def test_on_the_template_two_pairs_are_measured_told_and_written() -> None:
 
 
 def test_the_uncompressed_pair_is_taken_where_nothing_else_is_good_enough() -> None:
-    typed("fedsim", "new", "project", "--kind", "numpy")
+    typed("fedsim", "new", "project", "--template", "numpy")
     words = ("codecs", "project/federation.yaml", "--uplink", "top_k:ratio=0.002")
     done = typed("fedsim", *words, *SHORT, "-o", "out", "--tolerance", "0")
     assert numbers("out")["recommended"] == 0

@@ -208,7 +208,7 @@ def test_a_package_that_is_missing_is_named_before_anything_runs(
         CALLBACKS[name]()
     with desk(tmp_path, monkeypatch):
         write()
-        done = typed("fedsim", "run", "fed.yaml", "--log", name)
+        done = typed("fedsim", "run", "fed.yaml", "--callback", name)
         sentence = done.sentence(os.EX_CONFIG)
         assert sentence.endswith(f"pip install 'latecomer[{name}]'")
         assert not Path("runs").exists()
@@ -232,7 +232,7 @@ def test_tensorboard_reads_what_was_logged(
     desk_with_run: pytest.MonkeyPatch,
 ) -> None:
     reading = import_module("tensorboard.backend.event_processing.event_accumulator")
-    done = typed("fedsim", "run", "fed.yaml", "--log", "tensorboard", "-o", "run")
+    done = typed("fedsim", "run", "fed.yaml", "--callback", "tensorboard", "-o", "run")
     assert done.status == 0
     events = reading.EventAccumulator("run/tensorboard")
     events.Reload()
@@ -271,7 +271,7 @@ def test_mlflow_has_the_curve_and_the_settings(
     mlflow = import_module("mlflow")
     desk_with_run.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri(Path("mlruns").resolve().as_uri())
-    done = typed("fedsim", "run", "fed.yaml", "--log", "mlflow", "-o", "run")
+    done = typed("fedsim", "run", "fed.yaml", "--callback", "mlflow", "-o", "run")
     assert done.status == 0
     client = mlflow.MlflowClient()
     (run,) = client.search_runs(["0"])
@@ -291,7 +291,7 @@ def test_mlflow_has_the_curve_and_the_settings(
 def test_wandb_works_without_an_account(desk_with_run: pytest.MonkeyPatch) -> None:
     desk_with_run.setenv("WANDB_MODE", "offline")
     desk_with_run.setenv("WANDB_SILENT", "true")
-    done = typed("fedsim", "run", "fed.yaml", "--log", "wandb", "-o", "run")
+    done = typed("fedsim", "run", "fed.yaml", "--callback", "wandb", "-o", "run")
     assert done.status == 0
     assert list(Path("run/wandb").glob("offline-run-*/run-*.wandb"))
 

@@ -7,12 +7,12 @@ import pytest
 import trustme
 from fedwire.connect import (
     DEFAULT_PORT,
+    MESSAGE_LIMIT,
     OPTIONS,
     Address,
     explained,
     parse_address,
 )
-from fedwire.service import MESSAGE_LIMIT
 from hypothesis import given
 from hypothesis import strategies as st
 

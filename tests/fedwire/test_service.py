@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 import pytest
 from fedwire import service
+from fedwire.connect import MESSAGE_LIMIT, SERVICE
 from fedwire.frames import CHUNK
 from fedwire.v1 import federation_pb2 as pb
 
@@ -72,21 +73,21 @@ class Everything:
 
 def test_stub_and_server_know_every_method_of_the_service() -> None:
     described = pb.DESCRIPTOR.services_by_name["Federation"]
-    assert described.full_name == service.SERVICE
+    assert described.full_name == SERVICE
     names = {method.name for method in described.methods}
     with grpc.insecure_channel("127.0.0.1:1") as channel:
         stub = service.Stub(channel)
     assert {name.lower() for name in names} == set(vars(stub))
     for make in (service.handlers, service.raw_handlers):
         handlers = make(Everything())
-        assert handlers.service_name() == service.SERVICE
+        assert handlers.service_name() == SERVICE
         for name in names:
-            details = type("Details", (), {"method": f"/{service.SERVICE}/{name}"})
+            details = type("Details", (), {"method": f"/{SERVICE}/{name}"})
             assert handlers.service(details) is not None
 
 
 def test_a_chunk_fits_into_a_message() -> None:
-    assert CHUNK + 100 < service.MESSAGE_LIMIT
+    assert CHUNK + 100 < MESSAGE_LIMIT
 
 
 def test_the_proto_file_names_the_version_that_is_spoken() -> None:

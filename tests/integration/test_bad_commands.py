@@ -110,16 +110,18 @@ def test_an_app_that_cannot_be_used_is_named_with_what_it_has(
     name: str, text: str, sentence: str
 ) -> None:
     Path("mine.py").write_text(text)
-    assert sentence in typed("fedclient", "model", name).sentence(os.EX_DATAERR)
+    assert sentence in typed("fedclient", "model", "--app", name).sentence(
+        os.EX_DATAERR
+    )
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        ("fedclient", "model"),
+        ("fedclient", "model", "--app"),
         ("fedclient", "join", "127.0.0.1:1", "--state", "state", "--app"),
         ("fedclient", "evaluate", "127.0.0.1:1", "--app"),
-        ("fedsim", "data"),
+        ("fedsim", "data", "--app"),
         ("fedsim", "run", "fed.yaml", "--set"),
     ],
     ids=" ".join,
@@ -153,7 +155,7 @@ def test_averaged_batch_statistics_are_warned_of_by_the_name_of_the_layer(
         "workload = TorchWorkload(model=model, loss=nn.MSELoss(),\n"
         "                         train_data=lambda client: None)\n"
     )
-    done = typed("fedclient", "model", "net.py:workload")
+    done = typed("fedclient", "model", "--app", "net.py:workload")
     assert done.status == 0
     assert caplog.text.count("layer '1' (BatchNorm1d) keeps batch statistics") == 1
 
@@ -170,7 +172,9 @@ def test_averaged_batch_statistics_are_warned_of_by_the_name_of_the_layer(
 )
 def test_a_model_that_cannot_be_trained_is_refused(initial: str, sentence: str) -> None:
     mine = app(f"def initial(rng): return {initial}")
-    assert typed("fedclient", "model", mine).sentence(os.EX_DATAERR) == sentence
+    assert (
+        typed("fedclient", "model", "--app", mine).sentence(os.EX_DATAERR) == sentence
+    )
 
 
 # -------------------------------------------------- missing and unwritable files
@@ -186,7 +190,10 @@ def test_a_model_that_cannot_be_trained_is_refused(initial: str, sentence: str) 
         (("fedserver", "journal", "show", "run"), "run: no journal here"),
         (("fedserver", "journal", "verify", "run"), "run: no journal here"),
         (("fedserver", "journal", "replay", "run"), "run: no journal here"),
-        (("fedserver", "journal", "export", "run", "csv"), "run: no journal here"),
+        (
+            ("fedserver", "journal", "export", "run", "-o", "csv"),
+            "run: no journal here",
+        ),
         (
             ("fedsim", "run", "fed.yaml", "--set", "simulate.arrivals=run"),
             "run: no journal here",
@@ -217,14 +224,14 @@ def test_a_model_file_that_cannot_be_read_is_named(
 ) -> None:
     if content is not None:
         Path("m.safetensors").write_bytes(content)
-    done = typed("fedclient", "evaluate-file", WORKLOAD, "m.safetensors")
+    done = typed("fedclient", "evaluate-file", "--app", WORKLOAD, "m.safetensors")
     assert done.sentence(os.EX_DATAERR).startswith(sentence)
 
 
 def test_a_model_file_of_another_model_is_refused_by_its_first_tensor() -> None:
-    assert typed("fedclient", "model", WORKLOAD, "-o", "digits.st").status == 0
+    assert typed("fedclient", "model", "--app", WORKLOAD, "-o", "digits.st").status == 0
     mine = app("", ", test_data=lambda: train_data(None)")
-    done = typed("fedclient", "evaluate-file", mine, "digits.st")
+    done = typed("fedclient", "evaluate-file", "--app", mine, "digits.st")
     assert done.sentence(os.EX_DATAERR) == (
         "digits.st and the federation's model differ: tensor 'w' should have shape "
         "[100], has [64, 10]"
@@ -265,8 +272,8 @@ def test_a_what_if_that_cannot_be_asked_is_refused(
 @pytest.mark.parametrize(
     "words",
     [
-        ("fedclient", "model", WORKLOAD, "-o"),
-        ("fedsim", "data", WORKLOAD, "--clients", "2", "-o"),
+        ("fedclient", "model", "--app", WORKLOAD, "-o"),
+        ("fedsim", "data", "--app", WORKLOAD, "--clients", "2", "-o"),
         ("fedsim", "new"),
         ("fedsim", "run", "fed.yaml", "--no-report", "-o"),
     ],
@@ -281,7 +288,7 @@ def test_a_place_that_cannot_be_written_is_named(words: tuple[str, ...]) -> None
 
 
 def test_a_folder_in_the_place_of_a_model_file_is_named() -> None:
-    done = typed("fedclient", "model", WORKLOAD, "-o", ".")
+    done = typed("fedclient", "model", "--app", WORKLOAD, "-o", ".")
     assert done.sentence(os.EX_IOERR) == ".: Is a directory"
     assert not list(Path().iterdir())
 
@@ -345,8 +352,8 @@ def test_an_address_is_a_host_and_a_port(host: str) -> None:
             ),
             "is not in the range",
         ),
-        (("fedsim", "new", "x", "--kind", "jax"), "'jax' is not one of 'torch'"),
-        (("fedsim", "data", "a:b", "--clients", "0"), "0 is not in the range"),
+        (("fedsim", "new", "x", "--template", "jax"), "'jax' is not one of 'torch'"),
+        (("fedsim", "data", "--app", "a:b", "--clients", "0"), "0 is not in the range"),
         (("fedserver", "export", "run", "-o", "x", "--which", "worst"), "'worst'"),
     ],
 )
@@ -411,7 +418,7 @@ def test_a_model_that_differs_from_the_servers_is_refused_by_its_first_tensor(
 def test_a_checkpoint_of_another_model_is_refused_by_its_first_tensor(
     folder: Path,
 ) -> None:
-    assert typed("fedclient", "model", WORKLOAD, "-o", "digits.st").status == 0
+    assert typed("fedclient", "model", "--app", WORKLOAD, "-o", "digits.st").status == 0
     with served(folder) as server:
         done = join(server, app(), "--model", "digits.st")
     assert done.sentence(os.EX_DATAERR) == (
@@ -622,7 +629,9 @@ def test_a_client_with_a_certificate_bears_its_name(
 def test_tls_files_that_are_not_there_are_named(folder: Path) -> None:
     tls = {"certificate": "none.pem", "key": "none.key"}
     Path("fed.yaml").write_text(settings(folder, server={"tls": tls}).model_dump_json())
-    sentence = typed("fedserver", "run", "fed.yaml", "--lines").sentence(os.EX_CONFIG)
+    sentence = typed("fedserver", "run", "fed.yaml", "--log", "json").sentence(
+        os.EX_CONFIG
+    )
     assert sentence.startswith("server.tls: ")
     assert sentence.endswith(": No such file or directory")
 

@@ -515,7 +515,7 @@ def test_a_server_needs_a_model_or_an_app_to_make_it_from(folder: Path) -> None:
     sentence = typed("fedserver", "run", "fed.yaml").sentence(os.EX_CONFIG)
     assert sentence == (
         f"{folder}/m.safetensors: no such file, and no app to make it from; run: "
-        f"fedclient model APP -o {folder}/m.safetensors"
+        f"fedclient model --app APP -o {folder}/m.safetensors"
     )
 
 

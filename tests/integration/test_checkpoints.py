@@ -59,7 +59,7 @@ def check(run: Path, folder: Path, *, replayable: bool = True) -> None:
     assert last < first
     for version, loss in losses.items() if replayable else ():
         out = folder / f"{version}.safetensors"
-        words = ("export", str(run), "--version", str(version), "-o", str(out))
+        words = ("export", str(run), "--which", str(version), "-o", str(out))
         assert typed("fedserver", *words).status == 0
         assert loss_of(elsewhere(out)) == pytest.approx(loss, rel=1e-6)
     assert set(Results(run).model()) == set(Network().state_dict())
@@ -73,6 +73,7 @@ def test_a_simulated_model_is_whole(kind: str, tmp_path: Path) -> None:
     check(run, tmp_path, replayable=kind == "exact")
     words = (
         "evaluate-file",
+        "--app",
         f"{APP}:workload",
         str(run / "models" / "last.safetensors"),
     )

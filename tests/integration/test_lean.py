@@ -27,7 +27,7 @@ def test_a_federation_runs_without_plots_and_torch(
     assert (server.wait(), client.wait()) == (0, 0)
     for words in (
         ("journal", "verify", str(fed.run)),
-        ("journal", "export", str(fed.run), "tables"),
+        ("journal", "export", str(fed.run), "-o", "tables"),
         ("export", str(fed.run), "-o", "last.safetensors"),
         ("backup", str(fed.run), "backup"),
     ):

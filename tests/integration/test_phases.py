@@ -22,7 +22,7 @@ def test_the_trace_of_a_killed_client_is_accepted(
     algorithm = {"kind": "fed_buff", "buffer": 1}
     fed = federation(stop={"updates": 30}, algorithm=algorithm)
     server, trace = fed.server("--no-evaluator"), tmp_path / "phases.jsonl"
-    client = fed.client(0, 1, "--trace", str(trace))
+    client = fed.client(0, 1, "--phases", str(trace))
     fed.wait_until(
         lambda: trace.exists() and trace.read_text().count(VERDICT) > 12, "12 tasks"
     )
@@ -70,7 +70,7 @@ def test_the_trace_of_another_client_is_not_continued(
     trace.write_text(json.dumps(head) + "\n")
     fed = federation(stop={"updates": 3})
     fed.server("--no-evaluator")
-    client = fed.client(0, 1, "--trace", str(trace))
+    client = fed.client(0, 1, "--phases", str(trace))
     assert client.wait() != 0
     assert "holds the phases of 'bob'" in client.tail()
 
@@ -80,8 +80,8 @@ def test_two_clients_do_not_write_one_trace(federation: Make, tmp_path: Path) ->
     trace = tmp_path / "phases.jsonl"
     fed = federation(stop={"updates": 1000})
     fed.server("--no-evaluator")
-    fed.client(0, 2, "--trace", str(trace))
+    fed.client(0, 2, "--phases", str(trace))
     fed.wait_until(lambda: trace.exists() and trace.read_text() != "", "a trace")
-    second = fed.client(1, 2, "--trace", str(trace))
+    second = fed.client(1, 2, "--phases", str(trace))
     assert second.wait() != 0
     assert "another client is writing it; name another file" in second.tail()

@@ -150,7 +150,7 @@ def served_in_order(real: LocalFederation, order: list[int]) -> None:
                     name=f"node-{node}",
                     index=index,
                     count=len(NODES),
-                    data=(),
+                    data={},
                     give_up=5.0,
                     checkpoint=None,
                 )

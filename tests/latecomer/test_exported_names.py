@@ -26,7 +26,9 @@ NAMES = [
     "compare_codecs",
     "compare_runs",
     "data",
+    "evaluate",
     "influence",
+    "join",
     "leave_one_out",
     "metrics",
     "models",
@@ -38,6 +40,7 @@ NAMES = [
     "run",
     "run_sweep",
     "scale",
+    "serve",
     "staleness",
 ]
 DATA = [
@@ -138,6 +141,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
         "from latecomer import Client, Results, Trained, Workload, run",
         "from latecomer.data import digits; from latecomer.partitions import dirichlet",
         "from latecomer import metrics, Callback, run_sweep",
+        "from latecomer import evaluate, join, serve",
     ],
 )
 def test_only_a_torch_workload_imports_torch(code: str) -> None:

@@ -57,7 +57,7 @@ def test_events_that_are_written_down_as_they_came_are_their_records() -> None:
 
 def test_one_update_enters_no_more_files_than_it_did() -> None:
     # In a process of its own: threads of gRPC that are followed stay so.
-    command = [sys.executable, "-m", "tools.way", "-v"]
+    command = [sys.executable, "-m", "tools.way"]
     path = os.pathsep.join([str(ROOT), str(ROOT / "protos")])
     done = subprocess.run(
         command,

@@ -1,8 +1,8 @@
 """Bare arithmetic: the perceptron's passes as matrix products of NumPy.
 
 The same as ``batched_torch``; NumPy spends less on each call, and multiplies one
-client's matrices after the other's. Arrays are used again in each step: fresh ones of
-this size are new pages of memory each time, and half the speed.
+client's matrices after the other's. Each step reuses its arrays: new ones of this size
+need new pages of memory each time, which halves the speed.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Bare arithmetic: the perceptron's passes as batched matrix products of torch.
 
-What is left when a simulator has no overhead at all: no clients, messages or versions,
-and no model but this one.
+This is the rest when a simulator has no overhead at all: no clients, messages or
+versions, and no model but this one.
 """
 
 import numpy as np

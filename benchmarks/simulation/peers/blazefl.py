@@ -1,6 +1,6 @@
 """blazefl: its FedAvg, the clients one after the other.
 
-Its pool of processes is made anew each round, and its pool of threads shares one
+Its pool of processes is created anew each round, and its pool of threads shares one
 interpreter: on two cores and a model of this size both are slower.
 """
 

@@ -1,6 +1,7 @@
 """pfl-research: its simulated backend and its FederatedAveraging.
 
-Under torchrun its processes share the users of a round, and the first one takes notes.
+Under torchrun its processes share the users of a round, and the first one records the
+results.
 """
 
 import os

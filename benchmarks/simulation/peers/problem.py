@@ -1,4 +1,4 @@
-"""What every contender is handed, and what it hands back. NumPy alone."""
+"""The input and the output of every contender, with NumPy alone."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Padded batches of many clients, for what computes them together."""
+"""Padded batches of many clients, for contenders that compute them together."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol

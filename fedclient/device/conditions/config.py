@@ -1,4 +1,4 @@
-"""The file of conditions: what it may say, and its mistakes in sentences."""
+"""The file of conditions: its fields, and error messages for its mistakes."""
 
 from datetime import time
 from pathlib import Path
@@ -20,19 +20,19 @@ class _Section(BaseModel):
 
 
 class Window(_Section):
-    """A part of the day, in the device's local time; it may pass midnight."""
+    """A part of the day, in the device's local time; it may include midnight."""
 
     begins: time
     ends: time
 
     def __contains__(self, now: time) -> bool:
-        """Whether a time of the day is in it; its end is not."""
+        """Returns whether a time of the day is in the window; the end is excluded."""
         if self.begins < self.ends:
             return self.begins <= now < self.ends
         return now >= self.begins or now < self.ends
 
     def __str__(self) -> str:
-        """As it is written in the file."""
+        """Returns the window as it is written in the file."""
         return f"{self.begins:%H:%M}-{self.ends:%H:%M}"
 
 
@@ -59,7 +59,7 @@ def _windows(told: Any) -> Any:
 
 
 def _number(expected: str) -> BeforeValidator:
-    """Refuses a truth value, which would be read as the number 1 or 0."""
+    """Returns a validator that refuses booleans, which would be read as 1 or 0."""
 
     def check(told: Any) -> Any:
         if isinstance(told, bool):
@@ -73,13 +73,13 @@ Share = Annotated[float | None, _number("a share above 0 and up to 1, as in 0.3"
 
 
 class Command(_Section):
-    """A command of the user's: it holds if the command exits with 0."""
+    """A user's command; the condition holds if it exits with 0."""
 
     command: tuple[str, ...] = Field(min_length=1)
 
 
 class Conditions(_Section):
-    """What must hold before a client begins a task; what is absent is not asked for."""
+    """The conditions for beginning a task; an absent condition is not checked."""
 
     idle: Share = Field(None, gt=0, le=1)
     """The share of all cores that other processes use is below this."""
@@ -88,7 +88,7 @@ class Conditions(_Section):
     battery: Share = Field(None, gt=0, le=1)
     """The battery has at least this share of its charge; one without it holds."""
     unmetered: Switch | Command = False
-    """The network does not cost by the byte."""
+    """The network is not billed by the byte."""
     hours: Annotated[
         tuple[Annotated[Window, BeforeValidator(_window)], ...],
         BeforeValidator(_windows),
@@ -97,11 +97,11 @@ class Conditions(_Section):
     look_every: Annotated[Seconds, _number("seconds, as in 60")] = Field(
         60.0, ge=1, le=3600
     )
-    """Seconds between two looks while a condition does not hold."""
+    """Seconds between two checks while a condition does not hold."""
 
     @property
     def are_any(self) -> bool:
-        """Whether anything is asked for."""
+        """Whether there are any conditions."""
         asks = self.idle, self.battery, self.charging, self.unmetered, self.hours
         return any(asks)
 
@@ -110,7 +110,7 @@ def read_conditions(path: Path) -> Conditions:
     """Reads a file of conditions.
 
     Raises:
-        ConfigError: it cannot be read, or says something else.
+        ConfigError: the file cannot be read, or is not valid.
     """
     told = mapping_of(text_of(path), str(path), "conditions, such as charging: true")
     known = ", ".join(Conditions.model_fields)

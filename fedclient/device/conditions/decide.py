@@ -1,4 +1,4 @@
-"""Decides whether the conditions hold: a function of readings and the clock."""
+"""Decides whether the conditions hold, given the device's readings and the time."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -7,13 +7,13 @@ from fedclient.device.conditions.config import Conditions
 
 
 class Readings(NamedTuple):
-    """What a device says of itself; None: it does not say."""
+    """A device's readings; None where it has no reading."""
 
     load: float | None = None
     """The share of all cores that other processes use."""
     charging: bool | None = None
     battery: float | None = None
-    """The share of its charge; None also without a battery."""
+    """The battery's share of its charge; None also without a battery."""
     has_battery: bool = False
     metered: bool | None = None
 
@@ -25,17 +25,17 @@ class Unmet(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        """Names the condition, and says what was read."""
+        """Names the condition and the reading."""
         return f"{self.name}: {self.why}"
 
 
 def unmet(asked: Conditions, read: Readings, now: datetime) -> list[Unmet]:
-    """Returns the conditions that do not hold; what is not known does not hold.
+    """Returns the conditions that do not hold; without a reading, they do not hold.
 
     Args:
         asked: the conditions.
-        read: what the device says now.
-        now: in the device's local time.
+        read: the device's current readings.
+        now: the device's local time.
     """
     found = []
     if asked.idle is not None:

@@ -1,4 +1,4 @@
-"""Lets a client begin a task while the conditions of its device hold."""
+"""Lets a client begin tasks only while the conditions of its device hold."""
 
 import logging
 import time
@@ -14,7 +14,7 @@ from fedrun.units import in_seconds
 
 _log = logging.getLogger("fedclient")
 NETWORK = frozenset({"unmetered"})
-"""Without these not even a message that is made already is sent."""
+"""Conditions that are needed even to send a message that is already made."""
 ASK_EVERY: Seconds = 60.0  # at most so often it asks whether it need wait any longer
 
 
@@ -23,7 +23,7 @@ def _here_and_now() -> datetime:
 
 
 class Gate:
-    """Looks at the device, at most every ``look_every`` seconds."""
+    """Checks the device's conditions, at most every ``look_every`` seconds."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Gate:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Any] = time.sleep,
     ) -> None:
-        """The clocks are the device's; a test has clocks of its own."""
+        """Uses the device's clocks; a test passes its own."""
         self._asked, self._reader = asked, reader
         self._local_time, self._clock, self._sleep = local_time, clock, sleep
         self._read: Readings | None = None
@@ -64,12 +64,12 @@ class Gate:
         """Waits until the conditions hold; logs why they do not.
 
         Args:
-            begins: called with the reasons if it has to wait.
-            ends: called after it has waited.
+            begins: is called with the reasons if the client has to wait.
+            ends: is called after the wait.
             only_network: whether only a message is to be sent.
-            is_over: asked with the reasons whether it need not wait any longer: first
-                when it begins to wait, and then at a look, at most once a minute. Never
-                while the network is one that must not be used.
+            is_over: is called with the reasons and returns whether to stop waiting. It
+                is called when the wait begins and then at a check, at most once a
+                minute, but never while the network must not be used.
 
         Returns:
             Whether the conditions hold; if not, ``is_over`` has ended the wait.
@@ -97,4 +97,4 @@ class Gate:
 
 
 ALWAYS = Gate(Conditions(), Reader(Conditions()))
-"""Without conditions: tasks begin at any time, and nothing is read."""
+"""No conditions: tasks begin at any time, and nothing is read."""

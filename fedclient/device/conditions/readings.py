@@ -1,8 +1,8 @@
 """Reads a device: power supplies, processor time, and whether the network is metered.
 
-On Linux from /sys/class/power_supply and /proc/stat, and from NetworkManager by
+It uses /sys/class/power_supply and /proc/stat of Linux, and NetworkManager through
 ``busctl``, which comes with systemd. The load is that of other processes: a client that
-has just trained must not take its own work for somebody else's.
+has just trained must not mistake its own work for that of others.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
 
 _STAT = Path("/proc/stat")
-_LONGEST: Seconds = 5.0  # of a command
-MEASURED: Seconds = 1.0  # over which a load is measured
-_UNUSED = (3, 4)  # of the fields of /proc/stat: idle, and waiting for a disk
+_LONGEST: Seconds = 5.0  # time limit of a command
+MEASURED: Seconds = 1.0  # duration over which a load is measured
+_UNUSED = (3, 4)  # fields of /proc/stat: idle, and waiting for a disk
 _METERED = {1: True, 2: False, 3: True, 4: False}  # NetworkManager's guesses are 3, 4
 _ASK_NETWORK_MANAGER = (
     "busctl",
@@ -41,18 +41,18 @@ class Times(NamedTuple):
     used: Seconds
     whole: Seconds
     own: Seconds
-    """Of ``used``, by this process and the children that have ended."""
+    """The part of ``used`` of this process and of its children that have ended."""
 
 
 class Ended(NamedTuple):
-    """A command that has ended."""
+    """The result of a command that has ended."""
 
     returncode: int
     stdout: str
 
 
 class Power(NamedTuple):
-    """What the power supplies say; None: they do not say."""
+    """The readings of the power supplies; None where there is none."""
 
     charging: bool | None
     battery: float | None
@@ -60,16 +60,16 @@ class Power(NamedTuple):
 
 
 class Reader:
-    """Reads what a set of conditions asks for, and nothing else."""
+    """Reads the values that a set of conditions needs, and nothing else."""
 
     def __init__(
         self, asked: Conditions, power: Path = POWER, stat: Path = _STAT
     ) -> None:
-        """``power`` and ``stat`` are where Linux tells of supplies and processors."""
+        """Reads Linux's files for supplies and processors at ``power`` and ``stat``."""
         self._asked, self._power, self._stat = asked, power, stat
 
     def read(self) -> Readings:
-        """Reads the device; takes a second where the load is asked for."""
+        """Reads the device; takes a second if a condition needs the load."""
         asked = self._asked
         metered = _ask_metered(asked.unmetered) if asked.unmetered else None
         power = read_power(self._power)
@@ -77,10 +77,10 @@ class Reader:
         return Readings(load, *power, metered)
 
     def require_known(self) -> None:
-        """Checks that this device tells of what the conditions ask for.
+        """Checks that this device has a reading for each of the conditions.
 
         Raises:
-            ConfigError: it does not, so that they would never hold.
+            ConfigError: a reading is missing, so that its condition would never hold.
         """
         asked, read = self._asked, self.read()
         if asked.idle is not None and read.load is None:
@@ -105,20 +105,21 @@ class Reader:
             )
 
     def _load(self) -> float | None:
-        # A second of its own: while a task was computed, processes of this client may
-        # have worked of which the system says nothing before they end.
+        # The load is measured over a second of its own: the system reports the work of
+        # child processes only after they end, so an earlier interval could include work
+        # of this client.
         before = read_times(self._stat)
         time.sleep(MEASURED)
         return load_between(before, read_times(self._stat))
 
 
 def read_times(stat: Path) -> Times | None:
-    """Reads how long the processors have worked; None: it is not told."""
+    """Reads how long the processors have worked; None if this is not reported."""
     first = text(stat).partition("\n")[0].split()
     if len(first) < 5 or first[0] != "cpu":
         return None
     tick = os.sysconf("SC_CLK_TCK")
-    spent = [int(word) / tick for word in first[1:9]]  # guests are in user time
+    spent = [int(word) / tick for word in first[1:9]]  # user time includes the guests
     whole = sum(spent)
     own = os.times()
     mine = own.user + own.system + own.children_user + own.children_system
@@ -136,7 +137,8 @@ def load_between(before: Times | None, after: Times | None) -> float | None:
 def read_power(folder: Path) -> Power:
     """Reads the power supplies below a folder.
 
-    A device without batteries is on mains. Those of mice and keyboards do not count.
+    A device without batteries is on mains. Batteries of mice and keyboards do not
+    count.
     """
     mains: list[bool] = []
     states: list[str] = []
@@ -160,32 +162,32 @@ def _on_mains(mains: list[bool], states: list[str]) -> bool | None:
 
 
 def _ask_metered(asked: Command | bool) -> bool | None:
-    """Asks whether the network is metered; None: nobody knows."""
+    """Returns whether the network is metered; None if that is unknown."""
     if isinstance(asked, Command):
         ended = _run(asked.command)
         return None if ended is None else ended.returncode != 0
     ended = _run(_ASK_NETWORK_MANAGER)
     if ended is None or ended.returncode:
         return None
-    word = ended.stdout.split()[-1:]  # "u 4"
+    word = ended.stdout.split()[-1:]  # for example "u 4"
     return _METERED.get(int(word[0])) if word and word[0].isdigit() else None
 
 
 def _require_command(name: str) -> None:
-    """Checks that a command is there and may be run.
+    """Checks that a command exists and may be run.
 
     Raises:
-        ConfigError: it is not, so that it would never exit with 0.
+        ConfigError: it cannot be run, so that it would never exit with 0.
     """
     if shutil.which(name) is None:
         raise ConfigError(f"unmetered: there is no command {name} that may be run here")
 
 
 def _run(command: tuple[str, ...]) -> Ended | None:
-    """Runs a command; None: it cannot be run, or takes too long.
+    """Runs a command; returns None if it cannot be run or takes too long.
 
-    One that takes too long is killed with all that it has started, or a command that
-    hangs at every look would fill the device with processes.
+    A command that takes too long is killed with all processes that it has started;
+    otherwise a command that hangs at every check would fill the device with processes.
     """
     try:
         process = subprocess.Popen(

@@ -1,11 +1,12 @@
 """The metrics that ``/metrics`` exposes: names, types, labels, help, and their values.
 
-Names keep to the conventions of Prometheus: a unit at the end, ``_total`` for counters.
-No label is a client's id or name: their number has no bound. The documentation's table
-is this list.
+Names follow the conventions of Prometheus: a unit at the end, ``_total`` for counters.
+No label is a client's id or name, because their number has no bound. The table in the
+documentation is generated from this list.
 
 Reading the values takes no lock of the core thread: counters are single numbers or
-copies that Python makes at once, so a value may be one record newer than another one.
+copies that Python makes atomically, so a value may be one record newer than another
+one.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,10 +27,10 @@ MOST_NAMES = 64  # metrics of evaluators
 
 
 class Histogram(NamedTuple):
-    """A histogram as Prometheus wants it."""
+    """A histogram in the form that Prometheus expects."""
 
     buckets: list[tuple[str, float]]
-    """Upper bounds, and how many values are not above them."""
+    """Upper bounds, each with the number of values that are not above it."""
     total: float
 
 
@@ -38,23 +39,23 @@ class Metric(NamedTuple):
 
     name: str
     value: Callable[[Progress], float | Mapping[Any, float] | Histogram]
-    """A number, one by the value of the only label, samples by all labels, or bins."""
+    """A number, numbers by the only label, samples by all labels, or bins."""
     help: str
     labels: Labels = ()
     known: tuple[str, ...] = ()
-    """The values that its label can have; those that did not occur count 0."""
+    """The possible values of its label; those that did not occur count 0."""
     values: str = ""
-    """What the values of the labels are, in words."""
+    """A description of the label's values."""
 
     @property
     def kind(self) -> Kind:
-        """What kind of metric it is."""
+        """The kind of the metric."""
         if self.name.endswith("_total"):
             return "counter"
         return "histogram" if self.value is _staleness else "gauge"
 
     def read(self, progress: Progress) -> Samples | Histogram:
-        """Returns the values of the metric; any thread may ask."""
+        """Returns the values of the metric; any thread may call this."""
         found = self.value(progress)
         if isinstance(found, Histogram):
             return found

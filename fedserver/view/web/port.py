@@ -1,7 +1,7 @@
 """One HTTP port beside gRPC, on the same event loop: health, readiness, metrics.
 
-It begins after the journal was recovered and before the first call is taken, and ends
-with the server, after the drain.
+It opens after the journal was recovered and before the first call is answered, and
+closes with the server, after the drain.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from fedserver.view.web.metrics import METRICS, Histogram, Labels, Metric, Sampl
 
 EXTRA, PURPOSE = "web", "server.web"
 _PACKAGES = ("uvicorn", "starlette.applications", "prometheus_client")
-LAST: Seconds = 1.0  # for answers that are under way when the server ends
+LAST: Seconds = 1.0  # seconds for answers that are in progress when the server ends
 BACKLOG = 64
 CONNECTIONS = 64  # at a time; the server's other descriptors are the federation's
-LONGEST: Seconds = 30.0  # of a connection; who scrapes connects again
+LONGEST: Seconds = 30.0  # seconds of a connection's life; a scraper connects again
 
 
 def require_packages() -> None:
@@ -38,11 +38,11 @@ class WebPort:
     """The HTTP port of one server."""
 
     def __init__(self, listen: str, progress: Progress) -> None:
-        """Takes the port; nothing is answered before :meth:`start`.
+        """Takes the port; answers nothing before :meth:`start`.
 
         Args:
             listen: HOST:PORT; port 0 takes a free one.
-            progress: of the run.
+            progress: the progress of the run.
 
         Raises:
             ConfigError: a package is missing.
@@ -54,7 +54,7 @@ class WebPort:
         self._scraping = asyncio.Lock()
         host, port = self._socket.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        """HOST:PORT on which it listens."""
+        """The address HOST:PORT on which it listens."""
 
     def start(self) -> None:
         """Answers from now on."""
@@ -102,7 +102,7 @@ class WebPort:
         async def metrics(request: Any) -> Any:
             wanted = request.headers.get("accept", "")
             write, kind = exposition.choose_encoder(wanted)
-            async with self._scraping:  # one at a time, whoever asks
+            async with self._scraping:  # one at a time, for all callers
                 body = await asyncio.to_thread(write, registry)
             return answers.Response(body, headers={"Content-Type": kind})
 
@@ -121,7 +121,7 @@ def _make_protocol() -> Any:
     here: dict[Any, None] = {}  # the oldest first
 
     class Bounded(base):  # type: ignore[misc]
-        """One connection; where there are too many, the oldest one makes room."""
+        """A connection; if there are too many, the oldest one is closed."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
@@ -138,7 +138,7 @@ def _make_protocol() -> Any:
             super().connection_lost(exc)
 
         def _end(self) -> None:
-            """Ends the connection; an answer that is under way has a moment more."""
+            """Ends the connection; an answer in progress gets a moment more."""
             if self.cycle is None or self.cycle.response_complete:
                 self.transport.abort()
             else:
@@ -155,7 +155,7 @@ def _registry(progress: Progress) -> Any:
     registry = prometheus.CollectorRegistry(auto_describe=False)
 
     class Collector:
-        """Yields the metrics whenever somebody asks."""
+        """Yields the metrics whenever Prometheus asks."""
 
         def collect(self) -> Iterator[Any]:
             for metric in METRICS:

@@ -1,4 +1,4 @@
-"""Many clients at once: their fates one by one, their training in stacks."""
+"""Many clients at once: their events one by one, their training in stacks."""
 
 from fedsim.engines.stacked.clients import StackedClients as StackedClients
 from fedsim.engines.stacked.engine import make_stacked_clients as make_stacked_clients

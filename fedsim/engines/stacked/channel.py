@@ -1,9 +1,10 @@
-"""Objects between two processes; their large arrays go through shared memory.
+"""Messages between two processes, with large arrays in shared memory.
 
-The memory has no name: the sender hands the receiver a file that is in no folder.
-Nothing is left of it when both are gone, however they ended. A room of it is written
-into again once the receiver has no array in there any more. A receiver stays in a few
-rooms at most, since each of them takes a file: what else it keeps, it has copied.
+The shared memory has no name: the sender passes a handle to a file that is in no
+folder, so nothing remains when both processes have ended, however they ended. A room is
+a block of this memory. It is written again once the receiver has no array in it any
+more. A receiver keeps arrays in a few rooms at most, because each room takes a file
+descriptor; it copies other arrays that it keeps.
 """
 
 import math
@@ -19,31 +20,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_LEAST = 1 << 10  # bytes of an array that is not pickled
+_LEAST = 1 << 10  # an array of at least so many bytes is not pickled
 _STEP = 64  # arrays begin at multiples of it
-_SHARE = 1 / 8  # of a room, less is copied: it would keep all of it
-_MOST = 8  # rooms that a receiver stays in
+_SHARE = 1 / 8  # an array that fills less of its room is copied, to free the room
+_MOST = 8  # rooms in which a receiver keeps arrays
 
 
 class _Head(NamedTuple):
-    """What is said before a message."""
+    """The head of a message."""
 
     sizes: list[int]  # of the arrays in a room
-    room: int  # its number
-    fresh: int  # its bytes, where it is a new one
-    left: list[int]  # rooms of the other way that nobody is in any more
+    room: int  # the room's number
+    fresh: int  # the bytes of a new room
+    left: list[int]  # rooms of the other direction that are free again
 
 
 @dataclass
 class _Room:
-    """Memory of ours that the other end reads."""
+    """A block of our memory that the other end reads."""
 
     memory: mmap.mmap
     is_free: bool = True
 
 
 class Channel:
-    """One end."""
+    """One end of a channel."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -82,7 +83,7 @@ class Channel:
         self._connection.send_bytes(data)
 
     def receive(self) -> Any:
-        """The other end's next message.
+        """Returns the other end's next message.
 
         Raises:
             EOFError: the other end is gone.
@@ -99,11 +100,11 @@ class Channel:
         return pickle.loads(data, buffers=parts)  # noqa: S301 -- our own process
 
     def close(self) -> None:
-        """The other end finds nobody any more."""
+        """Closes this end, so that the other end finds nobody."""
         self._connection.close()
 
     def _parts(self, head: _Head) -> list[Any]:
-        """The arrays of a message; the large ones stay in the room."""
+        """Returns the arrays of a message; large ones stay in the room."""
         room = np.frombuffer(self._theirs[head.room], np.uint8)
         self._visited[head.room] = weakref.ref(room)
         starts, _ = _lay_out(head.sizes)
@@ -115,14 +116,14 @@ class Channel:
         return [part if part.nbytes >= least else part.copy() for part in parts]
 
     def _left(self) -> list[int]:
-        """Their rooms that nobody is in any more; each is told once."""
+        """Returns the other end's rooms that are free again, each of them once."""
         left = [number for number, room in self._visited.items() if room() is None]
         for number in left:
             del self._visited[number]
         return left
 
     def _room_of(self, nbytes: int) -> tuple[int, int]:
-        """A free room, and the bytes of a new one that is to take its place."""
+        """Returns a free room, and the bytes of a new one that is to replace it."""
         free = [
             (len(room.memory), number)
             for number, room in enumerate(self._ours)
@@ -137,12 +138,12 @@ class Channel:
     def _hand_over(self, number: int, nbytes: int) -> None:
         handle = _nameless()
         os.ftruncate(handle, nbytes)
-        send_handle(self._connection, handle, 0)  # whose it is matters elsewhere
+        send_handle(self._connection, handle, 0)  # the owner matters elsewhere
         self._ours[number : number + 1] = [_Room(_map(handle, nbytes))]
 
 
 def _lay_out(sizes: list[int]) -> tuple[list[int], int]:
-    """Where parts of these sizes begin, and where the last one ends."""
+    """Returns the offsets of parts with these sizes, and the end of the last part."""
     starts, end = [], 0
     for size in sizes:
         starts.append(end)
@@ -151,7 +152,7 @@ def _lay_out(sizes: list[int]) -> tuple[list[int], int]:
 
 
 def _nameless() -> int:
-    """A file in memory, where the system has such."""
+    """Returns a file in memory, if the system supports that."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("latecomer")
     with tempfile.TemporaryFile() as file:
@@ -159,7 +160,7 @@ def _nameless() -> int:
 
 
 def _map(handle: int, nbytes: int) -> mmap.mmap:
-    """Its memory; the handle is not needed any more."""
+    """Maps the memory of a handle, which is not needed any more."""
     try:
         return mmap.mmap(handle, nbytes)
     finally:

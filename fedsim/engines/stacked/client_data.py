@@ -1,4 +1,4 @@
-"""What clients hold: their samples, read when they are given their first task."""
+"""The samples of clients, read when they are given their first task."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,7 +14,7 @@ from fedcore.workload import Client, Workload
 
 
 class ClientData:
-    """The samples of all clients, as far as they were read."""
+    """The samples of all clients that have been read so far."""
 
     def __init__(
         self,
@@ -32,7 +32,8 @@ class ClientData:
         self.samples = [0] * len(names)  # 0: not read yet
         self._judges, self._share_labels = judges, share_labels
         self._version, self._settings = 0, self._at(0)  # of the last task
-        # Of a whole task, by the number of the client's settings and its samples.
+        # The size of a whole task, by the number of the client's settings and its
+        # samples.
         self._steps: dict[tuple[int, int], tuple[int, float]] = {}
 
     def read(self, who: int) -> None:
@@ -50,25 +51,26 @@ class ClientData:
         self.samples[who] = len(samples)
 
     def plan(self, who: int) -> Plan | None:
-        """Returns what a client announces; None if its data cannot be read."""
+        """Returns the plan that a client announces; None if its data cannot be read."""
         if not self.samples[who]:
             try:
                 self.read(who)
             except WorkloadError:
-                return None  # the task will raise it again, and is reported then
+                return None  # the task will raise it again, and reports it then
         tells = partial(self.label_counts, who) if self._share_labels else None
         return self._judges.plan(self.samples[who], tells)
 
     def steps(
         self, who: int, version: int, share: float = 1.0, wanted: int | None = None
     ) -> tuple[int, float]:
-        """How many steps a task has, and how many common steps take as long.
+        """Returns a task's number of steps, and the common steps that take as long.
 
         Args:
             who: the client.
-            version: that it trains on.
-            share: of its work.
-            wanted: how many samples the whole task uses; None: the usual number.
+            version: the version that it trains on.
+            share: its share of the work.
+            wanted: the number of samples that the whole task uses; None for the usual
+                number.
         """
         count, which = self.samples[who], self._which[who]
         if version != self._version:
@@ -90,19 +92,19 @@ class ClientData:
         self, which: int, samples: int, steps: int, wanted: int | None
     ) -> float:
         own = self._settings[which]
-        if not which:  # most clients: nothing is to be compared
+        if not which:  # most clients: nothing to compare
             return own.in_usual_steps(samples, steps, wanted)
         return in_common_steps(self._all[0], own, samples, steps, wanted)
 
     def used(self, who: int, steps: int, wanted: int | None) -> int:
-        """How many samples the steps use of a task whose steps were asked last."""
+        """Returns the samples that the steps use, for the task last asked about."""
         own = self._settings[self._which[who]]
         return own.sized(wanted).used_by(self.samples[who], steps)
 
     def _at(self, version: int) -> list[ClientAlgorithmConfig]:
-        """All settings, for tasks on a version."""
+        """Returns all settings, for tasks on a version."""
         return [settings.at(version) for settings in self._all]
 
     def label_counts(self, who: int) -> Counts | None:
-        """How often each class is among a client's samples."""
+        """Returns how often each class is among a client's samples."""
         return self._pool.counts(who)

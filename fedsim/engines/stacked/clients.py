@@ -1,9 +1,8 @@
 """Simulated clients by the thousand, trained in stacks.
 
-A client is a row of a few lists: it waits, gets a model, trains, uploads, and is told
-the verdict, or it is lost on the way (:class:`fedsim.engines.fates.Fates`) and comes
-again. Times come from the population, decisions from the rounds, and updates from the
-work.
+A client is a row of a few lists: it waits, gets a model, trains, uploads, and hears the
+verdict, or it is lost on the way (:class:`fedsim.engines.fates.Fates`) and comes again.
+Times come from the population, decisions from the rounds, and updates from the work.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +65,7 @@ class StackedClients:
         work: Work,
         evaluate: EvaluateModel | None,
     ) -> None:
-        """``evaluate`` is what clients evaluate with, where they do."""
+        """Uses ``evaluate`` for the evaluations by clients, if they make any."""
         run, coordinator = world.run, world.run.coordinator
         algorithm, simulate = run.config.algorithm, run.config.simulate
         self._world, self._clock = world, world.clock
@@ -80,9 +79,9 @@ class StackedClients:
         self._latency = [population.latency(who) for who in range(count)]
         controller = coordinator.algorithm.controller
         self._is_measured = coordinator.algorithm.observes_tasks
-        self._rest = algorithm.update_filter.rest  # of who is refused; None: nobody is
+        self._rest = algorithm.update_filter.rest  # of refused tasks; None: none is
         self._bytes = work.fixed_bytes or 0
-        # Whether it is known when a task is given when its update will arrive.
+        # Whether the arrival time of an update is known when its task is given.
         self._direct = (
             work.fixed_bytes is not None
             and controller is None
@@ -109,8 +108,8 @@ class StackedClients:
         )
         self._downloads = Downloads(self._state.published)
         self._held = [0] * count  # versions
-        self._granted: list[Lease] = []  # after events of the coordinator
-        self._errors: dict[int, WorkloadError] = {}  # that are not told yet
+        self._granted: list[Lease] = []  # not started yet
+        self._errors: dict[int, WorkloadError] = {}  # not reported yet
         self._evaluations = OwnEvaluations(
             evaluate, coordinator.evaluations, client, lambda who: self._held[who]
         )
@@ -143,13 +142,13 @@ class StackedClients:
         self._rounds.asked = self._look_up
 
     def clients(self) -> Iterator[tuple[Client, State]]:
-        """Yields all of them, with what they keep from their last message."""
+        """Yields all clients, each with the state kept from its last message."""
         for who in range(self._population.count):
             kept = self._work.kept(who, has_message=self.has_message(who))
             yield self._population.client(who), kept
 
     def begin(self) -> None:
-        """Everyone is enrolled, and comes who is there."""
+        """Enrols all clients and starts those that are available."""
         self._log.enrol()
         for who in order_of_coming(self._rounds.algorithm.config, self._population):
             self._fates.begin(who)
@@ -157,18 +156,18 @@ class StackedClients:
     # --------------------------------------------------------------------- time
 
     def execute(self, is_over: Callable[[], bool]) -> None:
-        """Lets things happen until it is over or nothing happens any more."""
+        """Handles events until the run is over or no event is left."""
         with self._world.interrupts.held(), few_collections():
             self._loop.run(is_over)
 
     def _do(self, actions: list[Action]) -> None:
-        """Carries out what follows from an event."""
+        """Carries out the actions that follow from an event."""
         if actions:
             self._world.carry_out_now(actions)
         self._follow()
 
     def _follow(self) -> None:
-        """Does what follows from a new version and from granted tasks."""
+        """Carries out the actions of a new version and of granted tasks."""
         if self._state.version != self._downloads.version:
             self._downloads.step_made()
             self._log.flush_if_due()
@@ -179,7 +178,7 @@ class StackedClients:
             self._start(granted)
 
     def _end(self) -> None:
-        """Writes what is left, and ends who computes."""
+        """Writes the remaining records, and ends the workers."""
         self._messages.close()
         self._log.close()
         self._work.close()
@@ -187,23 +186,23 @@ class StackedClients:
     # ------------------------------------------------------------------ for fates
 
     def has_message(self, who: int) -> bool:
-        """Whether a message waits for its verdict."""
+        """Returns whether a message waits for its verdict."""
         return self._messages.is_pending[who]
 
     def stopped(self, who: int) -> None:
-        """A client's task comes to nothing; a message waits for its return."""
+        """Drops a client's task; a message waits for the client's return."""
         if self.has_message(who):
             return
         given = self._messages.abandon(who)
         if given is None:
             return
         received = given.at + self._population.download(who, given.down)
-        if self._clock.now < received:  # the model never came
+        if self._clock.now < received:  # the model never arrived
             self._held[who] = given.held
             self._fates.tasks[who] -= 1
 
     def feed(self, event: Event) -> None:
-        """Tells the server of an event, after the updates that wait."""
+        """Passes an event to the server, after the waiting updates."""
         if self._messages.wait:
             self.decide()
         self._do(self._coordinator.handle(event))
@@ -211,7 +210,7 @@ class StackedClients:
     # -------------------------------------------------------------------- tasks
 
     def ask(self, who: int) -> None:
-        """A client waits for a task."""
+        """Lets a client wait for a task."""
         if self._controls is not None and (wait := self._controls.rest(who)):
             self._queue.put(self._clock.now + wait, ASKS, who)
             return
@@ -237,7 +236,7 @@ class StackedClients:
         self._do(self._coordinator.proceed())
 
     def _start(self, leases: Sequence[Lease]) -> None:
-        """They may train; the model is on its way to each of them."""
+        """Starts clients that may train; the model is on its way to each of them."""
         now, queue, population = self._clock.now, self._queue, self._population
         end, public_D = now + self._lease_seconds, self._state.published.public_D
         messages, data, fates = self._messages, self._data, self._fates
@@ -299,17 +298,18 @@ class StackedClients:
     def _prepare(
         self, who: int, lease: Lease, received: Seconds, nbytes: int, *, evaluates: bool
     ) -> Assignment | None:
-        """Assigns a task that is not like all others, or begins with user code.
+        """Assigns a task that differs from the others, or begins with user code.
 
         Args:
             who: the client.
-            lease: of the task; its ``given`` is what the server's controllers give.
-            received: when the model is there.
-            nbytes: of its patch.
-            evaluates: whether the client evaluates it.
+            lease: the lease of the task; its ``given`` comes from the server's
+                controllers.
+            received: the time at which the model arrives.
+            nbytes: the bytes of the patch.
+            evaluates: whether the client evaluates the model.
 
         Returns:
-            What all controllers give the task; None: the user's code failed.
+            The assignment by all controllers; None if the user's code failed.
         """
         given, controls, is_fine = lease.given, self._controls, True
         public_D, kept = self._state.published.public_D, self._work.kept(who)
@@ -327,7 +327,7 @@ class StackedClients:
         return given if is_fine else None
 
     def _look_up(self, cid: str) -> Asked:
-        """Returns what a client that waits says of itself."""
+        """Returns the facts that a waiting client reports about itself."""
         who, device, plan = self._places[cid], None, None
         if self._is_measured:
             device = self._population.device(who, self._fates.tasks[who] + 1)
@@ -336,27 +336,27 @@ class StackedClients:
         return Asked(device, plan)
 
     def receive_refusal(self, cid: str, rest: Seconds) -> None:
-        """A client's task is refused before it is computed, and the client rests."""
+        """Takes the refusal of a task before it is computed; the client rests."""
         who = self._places[cid]
         if self._fates.is_there[who]:
             when = self._clock.now + self._population.download(who, 0) + rest
             self._queue.put(when, ASKS, who)
 
     def receive_reply(self, cid: str, reply: Reply) -> None:
-        """Simulated in stacks, no client pulls."""
+        """Does nothing: simulated in stacks, no client pulls."""
         raise AssertionError(f"{cid} has pulled")
 
     def receive_ack(self, cid: str, ack: Ack) -> None:
-        """Simulated in stacks, no client pushes."""
+        """Does nothing: simulated in stacks, no client pushes."""
         raise AssertionError(f"{cid} has pushed")
 
     def _receive(self, who: int) -> None:
-        """A model has reached a client, of which the controllers learn."""
+        """Tells the controllers that a model has reached a client."""
         if self._controls is not None:
             self._controls.receive(who, self._messages.tasks[who].down)
 
     def _goes_well(self, who: int, read: Callable[..., None], *given: Any) -> bool:
-        """Calls what calls the user's code; keeps what that raises for the client."""
+        """Runs a step that may call user code; stores its error and returns False."""
         try:
             read(who, *given)
         except WorkloadError as error:
@@ -365,18 +365,18 @@ class StackedClients:
         return True
 
     def _report(self, who: int) -> None:
-        """It tells its evaluation."""
+        """Sends the client's evaluation."""
         event = self._evaluations.take(who, self._clock.now)
         self.feed(event)
         self._world.tell(event)
 
     def _fail(self, who: int, *, in_training: bool = False) -> None:
-        """The user's code failed: the server is told, and the federation goes on."""
+        """Reports to the server that the user's code failed; the federation goes on."""
         self._messages.abandon(who)
         self._fates.fail(who, self._errors.pop(who), in_training=in_training)
 
     def _finish(self, who: int) -> None:
-        """A client has trained: it makes its message, and sends it."""
+        """Makes and sends the message of a client that has trained."""
         stack, row = self._work.result(who)
         controls = self._controls
         if controls and not self._goes_well(who, controls.finish, stack, row):
@@ -398,7 +398,7 @@ class StackedClients:
         return True
 
     def _waste(self, who: int, stack: Stack, row: int) -> None:
-        """The model or the loss raised, or the update cannot be sent."""
+        """Drops a task: the model or the loss raised, or the update cannot be sent."""
         failure = stack.failure
         unusable = DivergedError(stack.unusable.get(row, ""))
         error = unusable if failure is None else failure.error()
@@ -409,7 +409,7 @@ class StackedClients:
     # ------------------------------------------------------------------ messages
 
     def upload(self, who: int) -> None:
-        """A client sends its message, first or again."""
+        """Lets a client send its message, for the first time or again."""
         stack, row = self._work.result(who)
         nbytes, controls = stack.nbytes[row], self._controls
         if controls is None:
@@ -420,10 +420,10 @@ class StackedClients:
             controls.send(who, nbytes, *self._fates.send(who, nbytes))
 
     def deliver(self, who: int, at: Seconds) -> bool | None:
-        """A client's message arrives, which nobody was told of before.
+        """Takes a client's message that arrives for the first time.
 
         Returns:
-            Whether the server must decide now; None: the update cannot be used.
+            Whether the server must decide now; None if the update cannot be used.
         """
         stack, row = self._work.result(who)
         if not self._make_message(who, stack, row, attempts=1):
@@ -433,7 +433,7 @@ class StackedClients:
         return decides
 
     def _arrive(self, who: int) -> None:
-        """A client's message arrives, for the first time or again."""
+        """Takes a client's message that arrives, for the first time or again."""
         now, messages = self._clock.now, self._messages
         stack, row = self._work.result(who)
         is_new = self._direct and not messages.is_pending[who]
@@ -450,27 +450,27 @@ class StackedClients:
             self._queue.put_ack(now + self._latency[who], who)
 
     def decide(self) -> None:
-        """The server decides on the updates that have arrived."""
+        """Lets the server decide on the updates that have arrived."""
         self._do([*self._messages.decide(), *self._coordinator.pulls.answer()])
         self.grant()
         self._world.tell(UpdatesDecided(at=self._clock.now, count=self._state.applied))
 
     def _hear(self, who: int) -> None:
-        """A client hears the verdict, and waits for a task."""
+        """Tells a client the verdict; the client then waits for a task."""
         verdict = self._messages.hear(who)
         if self._fates.overlaps and self._work.takes_back(verdict):
             self._fates.train_on(who, self._clock.now)
         self.ask(who)
 
     def hear_and_wait(self, who: int) -> None:
-        """A client hears a verdict at a time when nobody can get a task."""
+        """Tells a client the verdict at a time when no client can get a task."""
         self._messages.hear(who)
         self._leases.arrive(self._names[who])
 
     # ------------------------------------------------------------------ resuming
 
     def dump(self, arrays: Arrays) -> JSON:
-        """All that the rest of the run depends on; vectors go to ``arrays``."""
+        """Returns what the rest of the run depends on; vectors go to ``arrays``."""
         self._log.flush()
         return {
             "queue": self._queue.dump(self._is_newest),
@@ -490,9 +490,10 @@ class StackedClients:
         return self._leases.is_newest(self._names[who], number)
 
     def load(self, known: Saved) -> None:
-        """What :meth:`dump` gave; the state of the server was loaded before."""
+        """Restores the state that :meth:`dump` returned, after the server's state."""
         saved, arrays = known
-        # A deadline comes before leases that end with it, as it was set before them.
+        # A deadline comes before leases that end at the same time, because it was set
+        # first.
         self._do(self._rounds.load(saved["rounds"]))
         self._queue.load(saved["queue"])
         self._fates.load(saved["fates"])

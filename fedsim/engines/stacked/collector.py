@@ -1,18 +1,19 @@
-"""Has Python seldom look for objects that only refer to one another."""
+"""Makes Python search less often for objects that only refer to one another."""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_NEW_OBJECTS = 100_000  # between two searches for cycles
+_NEW_OBJECTS = 100_000  # objects made between two searches for cycles
 
 
 @contextmanager
 def few_collections() -> Iterator[None]:
-    """Spares all objects that there are from the search for cycles; others wait longer.
+    """Exempts all existing objects from the search for cycles, and delays the search.
 
-    A simulation makes many small objects and no cycles of them, and what it knows of
-    100,000 clients would be searched again and again: a fifth of its time.
+    A simulation makes many small objects and no cycles of them. Without this, Python
+    would search the data about 100,000 clients again and again, which took a fifth of
+    the time.
     """
     before = gc.get_threshold()
     if not before[0] or not gc.isenabled():

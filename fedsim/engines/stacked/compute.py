@@ -1,8 +1,8 @@
 """Computes tasks: trains a stack of clients and makes their messages.
 
-What comes of a task depends on what is handed over with it, on the samples of its
-client and on settings that never change. So it does not matter who computes it, and
-whoever is lost on the way takes nothing along.
+The result of a task depends only on the data that are passed with it, on the samples of
+its client and on settings that never change. It therefore does not matter which worker
+computes the task, and the loss of a worker loses no state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,48 +33,48 @@ Models = Mapping[int, Vector]  # public models by their versions
 
 
 class Task(NamedTuple):
-    """A client's task, and all that the client remembers."""
+    """A client's task, with everything that the client remembers."""
 
     client: int
     seq: int
     version: int
     steps: int
-    kept: State = None  # from the task before
-    memory_D: Vector | None = None  # what its messages have left out
+    kept: State = None  # the memory from the task before
+    memory_D: Vector | None = None  # the error memory: what its messages have left out
     recalled: State = None  # what its next message needs of the last decided one
     density: float = 1.0  # of its message
-    wanted: int | None = None  # samples that its steps use; None: the usual number
+    wanted: int | None = None  # samples that its steps use; None for the usual number
     part: tuple[int, int] | None = None  # of the data: index and count, if they matter
 
 
 class Computed(NamedTuple):
-    """Where the results of tasks are, in their order."""
+    """The places of the results of tasks, in the order of the tasks."""
 
     places: list[tuple[Stack, int]]
-    most: int  # trained together: what was asked for, or what fitted into memory
+    most: int  # the number trained together: as requested, or as memory allowed
 
 
 class Computes(Protocol):
-    """Whoever computes tasks."""
+    """A place where tasks are computed: this process, or workers."""
 
     size: int
-    """How many stacks are best asked for at a time."""
+    """The best number of stacks for one request."""
 
     def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
-        """Computes tasks, at most so many together.
+        """Computes tasks, at most ``most`` of them together.
 
-        What is wrong with the model, the loss or the samples fails its task alone.
+        An error in the model, the loss or the samples only fails its own task.
 
         Raises:
             UserCodeError: a single task does not fit into memory.
         """
 
     def close(self) -> None:
-        """Ends what was started."""
+        """Ends everything that was started."""
 
 
 class Computer:
-    """Computes in this process."""
+    """Computes tasks in this process."""
 
     size = 1
 
@@ -88,15 +88,15 @@ class Computer:
         seed: int,
         count_labels: bool,
     ) -> None:
-        """Computes tasks of clients whose samples are in the pool.
+        """Prepares to compute tasks of clients whose samples are in the pool.
 
         Args:
             model: computes the gradients.
-            algorithm: of the federation.
-            pool: may grow between calls.
-            names: of all clients.
-            seed: of the run.
-            count_labels: whether the labels that were used are to be counted.
+            algorithm: the algorithm of the federation.
+            pool: the samples; it may grow between calls.
+            names: the names of all clients.
+            seed: the seed of the run.
+            count_labels: whether to count the labels that were used.
         """
         self._model, self._algorithm, self._pool = model, algorithm, pool
         self._names, self._seed, self._count_labels = names, seed, count_labels
@@ -111,10 +111,10 @@ class Computer:
         self._dense_bytes = dense_bytes(algorithm.spec.dim)
 
     def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
-        """Computes tasks with the same settings together, at most so many.
+        """Computes tasks with the same settings together, at most ``most`` of them.
 
-        Samples of different forms are computed apart: what is wrong with those of one
-        client is nothing to the others.
+        Samples of different shapes are computed separately, so an error in one client's
+        samples does not affect the others.
 
         Raises:
             UserCodeError: a single task does not fit into memory.
@@ -138,12 +138,12 @@ class Computer:
         return Computed([found[place] for place in range(len(tasks))], most)
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Does nothing, because nothing was started."""
 
     def _in_parts(
         self, tasks: Sequence[Task], models: Models, most: int
     ) -> tuple[list[tuple[Stack, int]], int]:
-        """What does not fit into memory is halved, and so is all that follows."""
+        """Computes tasks in parts; halves parts that do not fit into memory."""
         found: list[tuple[Stack, int]] = []
         while len(found) < len(tasks):
             left = tasks[len(found) :]
@@ -159,7 +159,7 @@ class Computer:
     def _compute_together(
         self, tasks: Sequence[Task], models: Models
     ) -> list[tuple[Stack, int]]:
-        """What comes of tasks together; halved until those that fail are alone."""
+        """Computes tasks together; halves them until the failing ones are alone."""
         try:
             stack = self._together(tasks, models)
         except WorkloadError as error:
@@ -216,7 +216,7 @@ class Computer:
         return stack
 
     def _encode(self, tasks: Sequence[Task], models: Models, stack: Stack) -> None:
-        """Messages, and the memories of what they leave out."""
+        """Makes the messages, and the memories of what they leave out."""
         for places in self._alike(tasks, np.flatnonzero(stack.sound)):
             rows_ND, some = stack.delta_ND[places], [tasks[i] for i in places]
             made = encode(
@@ -251,27 +251,27 @@ class Computer:
                     )
 
     def _own(self, task: Task) -> ClientAlgorithmConfig:
-        """The settings of the client of a task."""
+        """Returns the settings of the client of a task."""
         return self._settings_of.all[self._which[task.client]]
 
     def _settings(
         self, which: int, version: int, wanted: int | None
     ) -> ClientAlgorithmConfig:
-        """The client algorithm for tasks of this version that use so many samples."""
+        """Returns the client algorithm for a version and a number of samples."""
         return self._settings_of.all[which].at(version).sized(wanted)
 
     def _key(self, task: Task) -> Key:
         return task_key(self._seed, self._names[task.client], task.seq)
 
     def _uplink(self, task: Task, models: Models) -> Compressor:
-        """The compressor for messages of tasks like this one."""
+        """Returns the compressor for messages of tasks like this one."""
         version = task.version
         rate = self._own(task).rate(version)
         context = Context(version, models[version], task.recalled, rate)
         return self._algorithm.uplink_of(task.density).at(lambda: context)
 
     def _alike(self, tasks: Sequence[Task], sound: Indices) -> list[list[int]]:
-        """Places whose messages may be made together."""
+        """Returns groups of places whose messages may be made together."""
         has_context = self._algorithm.uplink.given is not None
         groups: dict[tuple[float, ...], list[int]] = {}
         for place in sound.tolist():
@@ -283,7 +283,7 @@ class Computer:
         return list(groups.values())
 
     def _memories(self, tasks: Sequence[Task], shape: tuple[int, ...]) -> Vector:
-        """The error memories (N, D) of these tasks; zeros where there is none."""
+        """Returns the error memories (N, D) of these tasks, or zeros."""
         memory_ND = np.zeros(shape, np.float32)
         for row, task in enumerate(tasks):
             if task.memory_D is not None:
@@ -292,10 +292,10 @@ class Computer:
 
 
 def _only_part(client: int) -> int:
-    """The number of the part of a pool of one form; see :meth:`Pool.number_of`."""
+    """Returns the number of a pool's only part; see :meth:`Pool.number_of`."""
     return 0
 
 
 def dense_bytes(dim: int) -> int:
-    """The bytes of an update that is not compressed."""
+    """Returns the bytes of an update that is not compressed."""
     return dense_payload(np.zeros(dim, np.float32)).nbytes

@@ -1,4 +1,4 @@
-"""What the controllers of simulated clients have observed, and what follows."""
+"""The controllers' states of simulated clients, and their decisions."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,13 +21,13 @@ class Controls:
         dim: int,
         evaluate: Callable[[int, Vector, State], Metrics],
     ) -> None:
-        """Nothing is observed yet.
+        """Begins without any observation.
 
         Args:
-            controller: all of a client's as one.
-            clock: says when things happen.
+            controller: all controllers of a client as one.
+            clock: tells the virtual time.
             dim: the number of values of a message that is not compressed.
-            evaluate: evaluates a model, and what is kept beside it, on a client's data.
+            evaluate: evaluates a model with its kept values on a client's data.
         """
         self._controller, self._clock = controller, clock
         self._dim, self._evaluate = dim, evaluate
@@ -45,11 +45,12 @@ class Controls:
             self._public[who] = self._evaluate(who, public_D, kept)
 
     def rest(self, who: int, nbytes: int | None = None) -> Seconds:
-        """Returns how long a client sends nothing.
+        """Returns how long a client must rest before it sends a message.
 
         Args:
             who: the client.
-            nbytes: of the message that it is to send; None: it asks for a model, about
+            nbytes: the bytes of the message; None for a request for a model, which is
+                about
                 as large as the last one.
         """
         if nbytes is None:
@@ -58,11 +59,11 @@ class Controls:
         return self._controller.rest(state, nbytes, self._clock.now)
 
     def assign(self, who: int, received: Seconds, nbytes: int) -> Assignment:
-        """Returns what a client's task is given, once a model is received."""
+        """Returns the assignment of a client's task, once its model has arrived."""
         return self._controller.assign(self._receive(who, received, nbytes))
 
     def receive(self, who: int, nbytes: int) -> None:
-        """Observes that a client has received a model of so many bytes."""
+        """Observes that a client has received a model of ``nbytes``."""
         self._states[who] = self._receive(who, self._clock.now, nbytes)
         self._public.pop(who, None)
         self._patches[who] = nbytes
@@ -91,9 +92,9 @@ class Controls:
 
         Args:
             who: the client.
-            nbytes: of the message.
-            duration: of the upload.
-            part: the share of the upload after which it breaks; None: it arrives.
+            nbytes: the bytes of the message.
+            duration: the duration of the upload.
+            part: the share of the upload after which it breaks; None if it arrives.
         """
         if part is None:
             self._observe(who, nbytes, duration)
@@ -101,7 +102,7 @@ class Controls:
             self._observe(who, int(part * nbytes))
 
     def _receive(self, who: int, at: Seconds, nbytes: int) -> State:
-        """Returns the state after a model has come, and was evaluated if need be."""
+        """Returns the state after a model has arrived and, if needed, was evaluated."""
         observe = self._controller.observe
         state = observe(self._states.get(who), Report(at=at, nbytes=nbytes))
         public = self._public.get(who)
@@ -112,7 +113,7 @@ class Controls:
         self._states[who] = self._controller.observe(self._states.get(who), report)
 
     def dump(self, arrays: Arrays) -> JSON:
-        """Returns all of it; arrays go to ``arrays``."""
+        """Returns all states; arrays go to ``arrays``."""
         return {
             "states": save_each(self._states, "controls", arrays),
             "patches": list(self._patches.items()),
@@ -120,7 +121,7 @@ class Controls:
         }
 
     def load(self, saved: JSON, arrays: Mapping[str, Any]) -> None:
-        """Takes over what :meth:`dump` returned."""
+        """Restores the states that :meth:`dump` returned."""
         self._states = load_each(saved["states"], arrays)
         self._patches = dict(saved["patches"])
         self._public = dict(saved.get("public", ()))

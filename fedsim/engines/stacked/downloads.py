@@ -1,4 +1,4 @@
-"""How the newest model comes to clients that hold an older one."""
+"""The smallest downloads that bring clients from an older model to the newest."""
 
 from fedcore.coordinator.published import Published
 from fedcore.protocol import Held
@@ -11,23 +11,23 @@ _WHOLE = -1
 
 
 class Downloads:
-    """The smallest way from each version to the newest, worked out once for all."""
+    """The smallest patch from each version to the newest, computed once for all."""
 
     def __init__(self, published: Published) -> None:
         self._published = published
         self.step_made()
 
     def step_made(self) -> None:
-        """There is a newer version."""
+        """Notes that there is a newer version."""
         published = self._published
         self.version = published.version
         self._known: dict[int, Download] = {}
         newest = published.ring[-1]
-        # Or the whole model comes, whatever is held.
+        # Any client may get the whole model instead.
         self._has_shorter = newest.message is not None or newest.support is not None
 
     def of(self, held: int) -> Download:
-        """What a client gets that holds this version."""
+        """Returns the download for a client that holds this version."""
         if held == self.version:
             return _UP_TO_DATE
         way = held if self._has_shorter else _WHOLE

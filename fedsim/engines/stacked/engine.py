@@ -1,4 +1,4 @@
-"""Puts the parts of a stacked simulation together, or says why there is none."""
+"""Assembles a stacked simulation, or reports why one is not possible."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ def make_stacked_model(
     model: FlatModel,
     population: Population | None,
 ) -> StackedModel | None:
-    """The model for many clients at once; None: they are to be simulated one by one."""
+    """Returns a model of many clients at once; None to simulate them one by one."""
     engine = config.simulate.engine
     if engine.kind == "exact":
         return None
@@ -71,11 +71,11 @@ def _try(
     model: FlatModel,
     population: Population,
 ) -> None:
-    """Tries the first clients, where the tasks will be computed.
+    """Tries the first clients where the tasks will be computed.
 
     Raises:
-        NotStackableError: something that cannot be done for many at once.
-        WorkloadError: none of them can train, so that nobody will.
+        NotStackableError: the model cannot do something for many clients at once.
+        WorkloadError: none of them can train, so that no client will.
     """
     clients = [population.client(who) for who in range(min(ENOUGH, population.count))]
     if config.simulate.engine.is_shared:
@@ -86,12 +86,12 @@ def _try(
 
 
 def _try_elsewhere(link: Callable[[], Link], clients: Sequence[Client]) -> None:
-    """Tries the first clients in a worker, which their data may end.
+    """Tries the first clients in a worker, because their data may end its process.
 
     Raises:
-        NotStackableError: something that cannot be done for many at once.
-        WorkloadError: none of them can train, so that nobody will.
-        LatecomerError: no worker can be made.
+        NotStackableError: the model cannot do something for many clients at once.
+        WorkloadError: none of them can train, so that no client will.
+        LatecomerError: no worker can be started.
     """
 
     def attempt(client: Client) -> Tried:
@@ -129,9 +129,9 @@ def make_stacked_clients(
     model: StackedModel,
     evaluate: EvaluateModel | None,
 ) -> StackedClients:
-    """All clients of a population, in a world of their own.
+    """Returns all clients of a population, in a world of their own.
 
-    ``evaluate`` is what they evaluate with, where they do.
+    ``evaluate`` makes the evaluations by clients, if there are any.
     """
     run = world.run
     config, algorithm = run.config, run.coordinator.algorithm
@@ -163,7 +163,7 @@ def _computes(
     algorithm: Algorithm,
     count_labels: bool,
 ) -> Computes:
-    """Whoever computes the tasks, as the engine says."""
+    """Returns the place where the tasks are computed, as the engine's config says."""
     engine = config.simulate.engine
     if not engine.is_shared:
         return Computer(
@@ -187,7 +187,7 @@ def _links(
     *,
     labels: bool,
 ) -> Callable[[], Link]:
-    """Returns a function that starts a worker; ``labels``: it counts them."""
+    """Returns a function that starts a worker, which counts labels if asked."""
     engine = config.simulate.engine
     blueprint = Blueprint(
         workload=workload,

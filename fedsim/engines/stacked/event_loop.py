@@ -1,6 +1,6 @@
-"""The loop that lets events happen to stacked clients, in the order of time.
+"""The loop that executes the events of stacked clients, in the order of time.
 
-It merges four queues: what happens to clients, the verdicts that they hear, the ends of
+It merges four queues: the events of clients, the verdicts that they hear, the ends of
 leases, and the timers of the world. Updates that arrive in a row, with nothing else
 between them, are handled together.
 """
@@ -21,27 +21,27 @@ Handler = Callable[[int], None]
 
 
 class Clients(Protocol):
-    """What the loop lets happen to clients."""
+    """The clients, as the loop sees them."""
 
     def deliver(self, who: int, at: Seconds) -> bool | None:
-        """A client's message arrives for the first time.
+        """Takes a client's message that arrives for the first time.
 
         Returns:
-            Whether the server must decide now; None: the update cannot be used.
+            Whether the server must decide now; None if the update cannot be used.
         """
 
     def decide(self) -> None:
-        """The server decides on all updates that have arrived."""
+        """Lets the server decide on all updates that have arrived."""
 
     def hear_and_wait(self, who: int) -> None:
-        """A client hears a verdict at a time when nobody can get a task."""
+        """Tells a client the verdict at a time when no client can get a task."""
 
     def proceed(self) -> None:
         """Makes the version that is due, and starts clients that may train now."""
 
 
 class EventLoop:
-    """Handles events until a run is over."""
+    """A loop that handles events until a run is over."""
 
     def __init__(
         self,
@@ -55,18 +55,18 @@ class EventLoop:
         *,
         in_rows: bool,
     ) -> None:
-        """Nothing happens yet.
+        """Prepares the loop without handling an event.
 
         Args:
-            world: its clock, timers and interrupts.
-            queue: of what happens to clients.
-            names: of the clients.
-            handlers: for each kind of event.
-            clients: to whom it happens.
-            messages: of the clients.
+            world: provides the clock, timers and interrupts.
+            queue: the events of clients.
+            names: the names of the clients.
+            handlers: a handler for each kind of event.
+            clients: the clients.
+            messages: the messages of the clients.
             snapshots: are taken between two events.
-            in_rows: whether updates may be handled in rows: what happens to one
-                client does not depend on when another one hears its verdict.
+            in_rows: whether updates may be handled in rows, because the events of one
+                client do not depend on when another one hears its verdict.
         """
         self._world, self._clock, self._names = world, world.clock, names
         self._queue, self._handlers, self._clients = queue, handlers, clients
@@ -75,7 +75,7 @@ class EventLoop:
         self._in_rows = in_rows
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Handles events until it is over, or nothing happens any more."""
+        """Handles events until the run is over, or no event is left."""
         world, clock, queue = self._world, self._clock, self._queue
         interrupts, snapshots = world.interrupts, self._snapshots
         events, acks, expiries = queue.events, queue.acks, queue.expiries
@@ -83,7 +83,7 @@ class EventLoop:
         in_rows = self._in_rows
         while events or acks or others:
             wants_snapshot = interrupts.came or snapshots.due
-            # No snapshot holds what others are to do at this very moment.
+            # No snapshot holds events that others will execute at this very moment.
             if wants_snapshot and (not others or others[0][0] > clock.now):
                 snapshots.take()
                 if interrupts.came:
@@ -115,7 +115,7 @@ class EventLoop:
                 return
 
     def _expire(self) -> None:
-        """The first lease ends."""
+        """Ends the first lease."""
         now, _, who, number = self._queue.expiries.popleft()
         leases, name = self._rounds.leases, self._names[who]
         self._clock.now = now
@@ -128,8 +128,8 @@ class EventLoop:
     def _arrive_in_a_row(self) -> bool:
         """Lets updates arrive until the server decides on them.
 
-        Nobody gets a task meanwhile, so it makes no difference to others when a client
-        hears that its update is there.
+        No client gets a task meanwhile, so the others are not affected by when a client
+        hears that its update has arrived.
 
         Returns:
             Whether anything happened.
@@ -161,7 +161,7 @@ class EventLoop:
         return passed
 
     def _next_other(self) -> tuple[float, ...]:
-        """When something happens next that is no client's doing."""
+        """Returns the time of the next event that does not come from a client."""
         expiries, others = self._queue.expiries, self._clock.queue
         leases, names = self._rounds.leases, self._names
         while expiries and not leases.awaits(names[expiries[0][2]], expiries[0][3]):
@@ -170,7 +170,7 @@ class EventLoop:
         return min(expiries[0], next_timer) if expiries else next_timer
 
     def _hear_before(self, event: tuple[float, ...]) -> None:
-        """Clients hear the verdicts that are due before an event."""
+        """Tells clients the verdicts that are due before an event."""
         acks, lives, hear = self._queue.acks, self._queue.life, self._clients
         while acks and acks[0] < event:
             _, _, _, who, life = acks.popleft()

@@ -1,4 +1,4 @@
-"""What will happen to clients, in the order of time."""
+"""The future events of clients, in the order of time."""
 
 import math
 from collections import deque
@@ -15,10 +15,10 @@ NEVER: Entry = math.inf, 0, 0, 0, 0
 
 
 class EventQueue:
-    """Three queues: what happens to clients, what they hear, and ends of leases."""
+    """Three queues: events of clients, verdicts on their way, and ends of leases."""
 
     def __init__(self, clock: Clock[Any], count: int) -> None:
-        """``count`` clients; the clock gives tickets, which settle ties."""
+        """Makes empty queues for ``count`` clients; the clock's tickets settle ties."""
         self._clock, self._ticket = clock, clock.ticket
         self.life = [0] * count  # what was begun in an earlier life never happens
         self.events: list[Entry] = []  # a heap
@@ -26,11 +26,11 @@ class EventQueue:
         self.expiries: deque[tuple[Seconds, int, int, int]] = deque()  # in order
 
     def put(self, when: Seconds, what: int, who: int) -> None:
-        """Something happens to a client, unless its life ends before."""
+        """Schedules an event of a client; it is void if the client's life ends."""
         heappush(self.events, (when, self._ticket(), what, who, self.life[who]))
 
     def put_ack(self, when: Seconds, who: int) -> None:
-        """A client hears of its update; such events mostly come in order."""
+        """Schedules that a client hears of its update, mostly in order of time."""
         entry, acks = (when, self._ticket(), READY, who, self.life[who]), self.acks
         if acks and acks[-1][0] > when:
             heappush(self.events, entry)
@@ -38,14 +38,15 @@ class EventQueue:
             acks.append(entry)
 
     def put_expiry(self, when: Seconds, who: int, number: int) -> None:
-        """A client's lease of this number ends; all of them take equally long."""
+        """Schedules the end of this lease of a client; all leases are equally long."""
         self.expiries.append((when, self._ticket(), who, number))
 
     def dump(self, is_newest: Callable[[int, int], bool]) -> JSON:
-        """All there is, but for ends of leases that change nothing any more.
+        """Returns all events, without ends of leases that have no effect any more.
 
         Args:
-            is_newest: whether a client has no newer lease than the one of this number.
+            is_newest: returns whether a client has no newer lease than the one of a
+                number.
         """
         return {
             "now": self._clock.now,
@@ -57,7 +58,7 @@ class EventQueue:
         }
 
     def load(self, saved: JSON) -> None:
-        """What :meth:`dump` gave; the clock goes on from there."""
+        """Restores what :meth:`dump` returned; the clock continues from there."""
         self._clock.go_on(saved["now"], saved["ticket"])
         self._ticket = self._clock.ticket
         self.life[:] = saved["life"]

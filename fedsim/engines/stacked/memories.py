@@ -1,7 +1,7 @@
-"""The vectors that clients keep between tasks, for those clients that have any.
+"""The vectors that clients keep between tasks, if they keep any.
 
-They lie in blocks of rows; beyond a limit the blocks are files, so that a hundred
-thousand clients may keep a model each on a machine that could not hold them.
+They lie in blocks of rows. Beyond a limit the blocks are files, so that a hundred
+thousand clients can each keep a model on a machine with too little memory for all.
 """
 
 import tempfile
@@ -18,7 +18,7 @@ class Memories:
     """One row of ``dim`` values for each client that was given one."""
 
     def __init__(self, dim: int, most_bytes: int) -> None:
-        """``most_bytes`` of rows stay in memory."""
+        """Keeps up to ``most_bytes`` of rows in memory."""
         self._dim = dim
         self._rows_a_block = max(1, _BLOCK // (4 * dim))
         self._most = most_bytes
@@ -27,15 +27,15 @@ class Memories:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __contains__(self, client: int) -> bool:
-        """Whether this client keeps a row."""
+        """Returns whether this client keeps a row."""
         return client in self._places
 
     def __len__(self) -> int:
-        """How many clients keep one."""
+        """Returns the number of clients that keep a row."""
         return len(self._places)
 
     def get(self, client: int) -> Vector | None:
-        """A client's row, which the caller may write into; None if it has none."""
+        """Returns a client's row, which the caller may write into; None without one."""
         place = self._places.get(client)
         if place is None:
             return None
@@ -44,7 +44,7 @@ class Memories:
         return kept_D
 
     def put(self, client: int, row_D: Vector) -> None:
-        """Keeps a copy of a row."""
+        """Stores a copy of a row."""
         place = self._places.get(client)
         if place is None:
             place = self._places[client] = len(self._places)
@@ -54,7 +54,7 @@ class Memories:
         self._blocks[block][row] = row_D
 
     def stack(self, clients: Indices) -> Vector:
-        """The rows of these clients (N, D), zeros where there is none."""
+        """Returns the rows of these clients (N, D), with zeros where there is none."""
         rows_ND = np.zeros((len(clients), self._dim), np.float32)
         for at, client in enumerate(clients.tolist()):
             row_D = self.get(client)
@@ -63,11 +63,11 @@ class Memories:
         return rows_ND
 
     def dump(self) -> Vector:
-        """The rows of :meth:`clients`, in their order."""
+        """Returns the rows of :meth:`clients`, in their order."""
         return self.stack(np.array(self.clients(), np.int64))
 
     def clients(self) -> list[int]:
-        """Whoever keeps a row."""
+        """Returns the clients that keep a row."""
         return list(self._places)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a stacked client's message goes through, from its task to its verdict."""
+"""The message of a stacked client, from its task to its verdict."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,13 +19,13 @@ from fedsim.engines.stacked.run_log import RunLog
 from fedsim.engines.stacked.stack import Stack
 from fedsim.engines.stacked.work import Work
 
-# The lists that a resumed run begins with.
+# The lists from which a resumed run continues.
 _BY_CLIENT = ("seq", "is_pending", "arrivals")
 _ACCEPTED = Verdict.ACCEPTED  # an enum is slow to ask
 
 
 class Messages:
-    """One message a client: made, delivered, decided on, acknowledged."""
+    """One message for each client: made, delivered, decided on, acknowledged."""
 
     def __init__(
         self,
@@ -35,14 +35,14 @@ class Messages:
         work: Work,
         log: RunLog,
     ) -> None:
-        """No message is made yet.
+        """Begins without any message.
 
         Args:
-            names: of the clients.
-            samples: how many each client has.
+            names: the names of the clients.
+            samples: the number of samples of each client.
             rounds: decides on updates.
             work: computes them.
-            log: of tasks and decisions.
+            log: records tasks and decisions.
         """
         self._names, self._samples = names, samples
         self._rounds, self._work, self._log, self._sent = rounds, work, log, log.up
@@ -53,22 +53,22 @@ class Messages:
         self.is_pending = [False] * count
         """Whether the client waits for the verdict on its message."""
         self.arrivals = [0] * count
-        """How often the pending message has arrived."""
+        """The number of times that the pending message has arrived."""
         self.tasks: dict[int, Given] = {}
-        """What the clients train, or have trained without knowing the verdict."""
+        """The tasks that clients train, or have trained without knowing the verdict."""
         self.shares: dict[int, float] = {}
-        """The share of the work that a client does, where it is not all of it."""
+        """The share of the work that a client does, if it is not all of it."""
         self._folded = set[int]()
-        """The clients whose memory holds mass of updates that were rejected."""
-        self._refused: dict[int, Verdict] = {}  # until it is told; others are accepted
+        """The clients whose memory holds mass of rejected updates."""
+        self._refused: dict[int, Verdict] = {}  # until sent; others are accepted
 
     def make(self, who: int) -> None:
-        """A client makes the message of its task."""
+        """Makes the message of a client's task."""
         self.seq[who] += 1
         self.is_pending[who] = True
 
     def abandon(self, who: int) -> Given | None:
-        """A client's task comes to nothing; the log says so."""
+        """Drops a client's task, and records that in the log."""
         self._work.drop(who)
         given = self.tasks.pop(who, None)
         if given is not None:
@@ -76,11 +76,11 @@ class Messages:
         return given
 
     def note_unfinished(self, who: int, given: Given) -> None:
-        """Writes a task that came to nothing into the log."""
+        """Writes a task that was dropped into the log."""
         self._log.add(unfinished(who, self.seq[who], given))
 
     def take_in(self, who: int, at: Seconds, stack: Stack, row: int) -> bool:
-        """A client's message arrives, for the first time or again.
+        """Takes a client's message that arrives, for the first time or again.
 
         Returns:
             Whether the server must decide now on all updates that have arrived.
@@ -99,22 +99,22 @@ class Messages:
 
     @property
     def who_trained(self) -> set[int]:
-        """The clients that have read their samples for a task of theirs."""
+        """The clients that have read their samples for one of their tasks."""
         return {*self.tasks, *self._updates.clients()}
 
     @property
     def wait(self) -> bool:
-        """Whether updates have arrived that the server has not decided on."""
+        """Whether updates have arrived on which the server has not decided."""
         return bool(self._updates)
 
     def decide(self) -> list[Action]:
-        """The server decides on the updates that have arrived."""
+        """Lets the server decide on the updates that have arrived."""
         refused, actions = self._updates.decide()
         self._refused.update(refused)
         return actions
 
     def hear(self, who: int) -> Verdict:
-        """A client knows the verdict on its message."""
+        """Tells a client the verdict on its message."""
         verdict = _ACCEPTED
         if self._refused or self.shares:
             verdict = self._refused.pop(who, verdict)
@@ -140,7 +140,7 @@ class Messages:
                 self.note_unfinished(who, given)
 
     def dump(self, arrays: Arrays) -> JSON:
-        """All of it; vectors go to ``arrays``."""
+        """Returns all messages; vectors go to ``arrays``."""
         return {
             "clients": {name: getattr(self, name) for name in _BY_CLIENT},
             "tasks": list(self.tasks.items()),
@@ -151,7 +151,7 @@ class Messages:
         }
 
     def load(self, saved: JSON, arrays: Mapping[str, Any]) -> None:
-        """Takes over what :meth:`dump` returned."""
+        """Restores the messages that :meth:`dump` returned."""
         for name in _BY_CLIENT:
             getattr(self, name)[:] = saved["clients"][name]
         self.tasks.update((who, Given.of(given)) for who, given in saved["tasks"])

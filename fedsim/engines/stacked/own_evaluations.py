@@ -1,4 +1,4 @@
-"""Evaluations by clients of the models that they are given, until they are told."""
+"""Evaluations by clients of the models that they are given, until they are sent."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,9 @@ from fedsim.evaluator import EvaluateModel
 
 
 class OwnEvaluations:
-    """Evaluations by clients, of a model that has not reached them yet.
+    """Evaluations by clients of models that have not reached them yet.
 
-    They are made when the task is given, since the model is at hand then.
+    A model is evaluated when the task is given, because it is at hand then.
     """
 
     def __init__(
@@ -23,13 +23,13 @@ class OwnEvaluations:
         client: Callable[[int], Client],
         held: Callable[[int], int],
     ) -> None:
-        """Nothing is evaluated yet.
+        """Begins without any evaluation.
 
         Args:
-            evaluate: what clients evaluate with; None: they do not.
-            evaluations: those of the coordinator.
-            client: tells a client of its place.
-            held: tells the version that a client holds.
+            evaluate: evaluates models for clients; None if they evaluate none.
+            evaluations: the coordinator's evaluations.
+            client: returns the client at a place.
+            held: returns the version that a client holds.
         """
         self._evaluate_model, self._evaluations = evaluate, evaluations
         self._client, self._held = client, held
@@ -41,11 +41,11 @@ class OwnEvaluations:
         return self._evaluate_model is not None
 
     def asks(self, cid: str, version: int) -> bool:
-        """Whether a client that is given a task shall evaluate its model."""
+        """Returns whether a client that is given a task shall evaluate its model."""
         return self._evaluate_model is not None and self._evaluations.asks(cid, version)
 
     def metrics(self, who: int, model_D: Vector, kept: State) -> Metrics:
-        """What a model, with what is kept beside it, comes to on a client's own data.
+        """Returns the metrics of a model and its kept values on a client's own data.
 
         Raises:
             UserCodeError: the user's code raised.
@@ -55,7 +55,7 @@ class OwnEvaluations:
         return self._evaluate_model(client, model_D, version, kept)[0]
 
     def prepare(self, who: int, version: int, public_D: Vector, kept: State) -> None:
-        """A client evaluates what is on its way to it.
+        """Lets a client evaluate the model that is on its way to it.
 
         Raises:
             UserCodeError: the user's code raised.
@@ -66,7 +66,7 @@ class OwnEvaluations:
         self._waiting[who] = version, dict(values), samples
 
     def take(self, who: int, at: Seconds) -> Evaluated:
-        """The model has reached the client, which tells its evaluation."""
+        """Returns the evaluation that a client sends when the model has reached it."""
         version, values, samples = self._waiting.pop(who)
         cid = self._client(who).name
         return Evaluated(
@@ -74,11 +74,11 @@ class OwnEvaluations:
         )
 
     def dump(self) -> JSON:
-        """What was not told yet."""
+        """Returns the evaluations that were not sent yet."""
         return list(self._waiting.items())
 
     def load(self, saved: JSON) -> None:
-        """What :meth:`dump` gave."""
+        """Restores the evaluations that :meth:`dump` returned."""
         self._waiting = {
             who: (version, values, samples) for who, (version, values, samples) in saved
         }

@@ -1,4 +1,4 @@
-"""Updates that have arrived, until the server decides on them together."""
+"""The updates that have arrived, until the server decides on them together."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,28 +17,28 @@ from fedsim.engines.stacked.stack import Stack
 
 
 class Given(NamedTuple):
-    """A task, and how its model came."""
+    """A task, and the download of its model."""
 
     at: Seconds
     version: int
-    patch: int  # its kind
-    down: int  # bytes
+    patch: int  # the patch's kind
+    down: int  # bytes of the patch
     steps: int
     held: int  # the version that the client had before
-    measured: Measured | None = None  # what the training takes
+    measured: Measured | None = None  # of the training
 
     @classmethod
     def of(cls, saved: JSON) -> "Given":
-        """What was saved as JSON."""
+        """Restores a task that was saved as JSON."""
         given = cls(*saved)
         return given._replace(measured=read_measured(given.measured))
 
 
 class Entering(NamedTuple):
-    """An update that has arrived; to the server, an ``Update``."""
+    """An update that has arrived; the server sees it as an ``Update``."""
 
     who: int
-    client: str  # its id
+    client: str  # the client's id
     at: Seconds
     seq: int
     base: int
@@ -50,12 +50,12 @@ class Entering(NamedTuple):
 
     @property
     def payload(self) -> Payload | None:
-        """The message; None: the row of the stack travels as it is."""
+        """The message; None if the row of the stack travels uncompressed."""
         return self.stack.messages[self.row]
 
     @property
     def counts(self) -> Counts | None:
-        """How often each class is among the samples that were used; None: unknown."""
+        """The number of used samples of each class; None if unknown."""
         return self.stack.counts[self.row]
 
     @property
@@ -65,35 +65,35 @@ class Entering(NamedTuple):
 
     @property
     def loss(self) -> float:
-        """The mean training loss; NaN: unknown."""
+        """The mean training loss; NaN if unknown."""
         return self.stack.loss[self.row]
 
     @property
     def measured(self) -> Measured | None:
-        """What the training took; None: unknown."""
+        """The measurements of the training; None if unknown."""
         return self.given.measured
 
     @property
     def flaw(self) -> None:
-        """Updates of stacks are finite and not too large."""
+        """None, because updates of stacks are finite and not too large."""
 
 
 class PendingUpdates:
-    """What has arrived, in this order."""
+    """The updates that have arrived, in this order."""
 
     def __init__(self, rounds: Rounds, log: RunLog, names: Sequence[str]) -> None:
-        """``names`` are those of all clients."""
+        """Sets ``names``, the names of all clients."""
         self._rounds, self._log, self._names = rounds, log, names
         self._entering: list[Entering] = []
         self.put = self._entering.append
-        """Adds an update (:class:`Entering`) that has arrived, behind the others."""
+        """Adds an update (:class:`Entering`) that has arrived, after the others."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Returns the number of updates."""
         return len(self._entering)
 
     def decide(self) -> tuple[list[tuple[int, Verdict]], list[Action]]:
-        """Who got another verdict than that it is accepted, and what follows."""
+        """Returns the clients with other verdicts than accepted, and the actions."""
         entering = [*self._entering]
         self._entering.clear()
         at = entering[-1].at
@@ -127,16 +127,16 @@ class PendingUpdates:
         return refused, self._rounds.advance()
 
     def clients(self) -> Iterator[int]:
-        """The clients of these updates."""
+        """Yields the clients of these updates."""
         return (update.who for update in self._entering)
 
     def close(self) -> None:
-        """Nothing is decided any more."""
+        """Ends the decisions; no update may come after this."""
         for update in self._entering:
             self._log.add(unfinished(update.who, update.seq, update.given))
 
     def dump(self, arrays: Arrays) -> JSON:
-        """All there is; vectors go to ``arrays``."""
+        """Returns all updates; vectors go to ``arrays``."""
         return [
             [
                 each.who,
@@ -151,11 +151,11 @@ class PendingUpdates:
         ]
 
     def load(self, saved: JSON, arrays: Mapping[str, Any]) -> None:
-        """What :meth:`dump` gave."""
+        """Restores the updates that :meth:`dump` returned."""
         layout = self._rounds.algorithm.spec.sizes
         for place, (who, at, seq, told, samples, *known, row) in enumerate(saved):
             given, name = Given.of(told), self._names[who]
-            folded = bool(known and known[0])  # earlier versions did not say
+            folded = bool(known and known[0])  # earlier versions did not save it
             stack = Stack.load(row, f"entering.{place}", arrays, layout)
             base = given.version
             self.put(
@@ -164,7 +164,7 @@ class PendingUpdates:
 
 
 def unfinished(who: int, seq: int, given: Given) -> TallyRow:
-    """The row of the run log for a task that came to nothing."""
+    """Returns the row of the run log for a task that was dropped."""
     return TallyRow(
         client=who,
         leased=given.at,
@@ -186,7 +186,7 @@ def unfinished(who: int, seq: int, given: Given) -> TallyRow:
 
 
 def _rows(entering: list[Entering]) -> list[Row]:
-    """What updates say that were not compressed."""
+    """Returns the rows of updates that were not compressed."""
     if entering[0].payload is not None:
         return []
     return [(each.stack.delta_ND, each.row) for each in entering]

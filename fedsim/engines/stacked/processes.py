@@ -19,14 +19,14 @@ from fedsim.engines.stacked.threads import VARIABLES
 from fedsim.engines.stacked.worker import Blueprint, Reply, Share, Trial, Worker
 from fedsim.engines.stacked.worker_pool import LinkLostError
 
-_PATIENCE = 5.0  # seconds for a process that was killed to be gone
+_PATIENCE = 5.0  # seconds to wait for a killed process to end
 
 
 class ProcessLink:
-    """The way to a worker in a process of its own."""
+    """The link to a worker in a process of its own."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        """Starts the process, and does not wait for it."""
+        """Starts the process without waiting for it."""
         ours, theirs = Pipe()
         with _one_thread(), _unheard():
             process = _context().Process(
@@ -40,16 +40,16 @@ class ProcessLink:
 
     @property
     def pid(self) -> int:
-        """The number of its process."""
+        """The id of its process."""
         return self._process.pid or 0
 
     def send(self, share: Share | Trial) -> None:
-        """Hands over a share, or a trial."""
-        with suppress(OSError):  # receive() will say so
+        """Sends a share or a trial."""
+        with suppress(OSError):  # receive() will report it
             self._channel.send(share)
 
     def receive(self) -> Reply:
-        """What came of it.
+        """Waits for the result, and returns it.
 
         Raises:
             LinkLostError: the process has ended.
@@ -71,10 +71,10 @@ class ProcessLink:
 
 
 def _context() -> SpawnContext | ForkServerContext:
-    """How processes start.
+    """Returns the way in which processes start.
 
-    A process that has started threads, as torch does, must not be forked. A server
-    that has loaded the libraries and has one thread can be: workers begin in
+    A process that has started threads, as torch does, must not be forked. A fork server
+    with one thread that has loaded the libraries can be forked: workers then start in
     hundredths of a second, and share the memory of the libraries.
     """
     if sys.platform != "linux":
@@ -95,7 +95,7 @@ def _end(process: BaseProcess) -> None:
 def _serve(
     connection: Connection, blueprint: Blueprint, environment: dict[str, str]
 ) -> None:
-    """What the process does until nobody is at the other end any more."""
+    """Works in the child process until the other end closes the connection."""
     os.environ.update(environment)  # it may have changed since the server began
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -117,7 +117,7 @@ def _serve(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Whoever is started in here computes with one thread."""
+    """Makes processes that start in the block compute with one thread."""
     before = {name: os.environ.get(name) for name in VARIABLES}
     os.environ.update(dict.fromkeys(VARIABLES, "1"))
     try:
@@ -132,8 +132,8 @@ def _one_thread() -> Iterator[None]:
 
 @contextmanager
 def _unheard() -> Iterator[None]:
-    """Whoever is started in here does not hear Ctrl-C; this process answers it."""
-    if current_thread() is not main_thread():  # which alone can arrange for it
+    """Makes processes that start in the block ignore Ctrl-C, unlike this one."""
+    if current_thread() is not main_thread():  # only the main thread can arrange for it
         yield
         return
     with deaf():

@@ -1,4 +1,4 @@
-"""What the clients leave behind: what was decided, and which bytes travelled."""
+"""The log of the clients' decisions and transfers."""
 
 import time
 from collections import defaultdict
@@ -16,26 +16,26 @@ from fedrun.traffic_file import LaneRow
 from fedsim.world import World
 
 _FLUSH_ROWS = 20_000
-_FLUSH_SECONDS = 1.0  # of real time
+_FLUSH_SECONDS = 1.0  # seconds of real time
 Transfers = defaultdict[str, list[tuple[int, int]]]  # by codec: the client, and bytes
 
 
 class LaneSums:
-    """The transfers of each client one way in one codec."""
+    """The transfers of each client in one direction and one codec."""
 
     def __init__(self, count: int) -> None:
         self.transfers_N = np.zeros(count, np.int64)
         self.nbytes_N = np.zeros(count, np.int64)
 
     def add(self, transfers: list[tuple[int, int]]) -> None:
-        """Adds transfers: for each the place of its client, and its bytes."""
+        """Adds transfers, each with the place of its client and its bytes."""
         flat = np.fromiter(chain.from_iterable(transfers), np.int64)
         np.add.at(self.transfers_N, flat[::2], 1)
         np.add.at(self.nbytes_N, flat[::2], flat[1::2])
 
 
 class RunLog:
-    """What the clients did, until it is written."""
+    """The records of the clients until they are written."""
 
     def __init__(
         self,
@@ -43,18 +43,20 @@ class RunLog:
         names: Sequence[str],
         place: Callable[[int], tuple[int, int]],
     ) -> None:
-        """``place`` says which part of the data a client has: index and count."""
+        """Calls ``place`` for a client's part of the data: index and count."""
         self._world, self._names, self._place = world, names, place
         self.up, self.down = Transfers(list), Transfers(list)
-        """What has travelled since it was summed up last: a sum for each client would
-        be in no cache when its client comes again."""
+        """The transfers since the last summation.
+
+        A sum for each client would be in no cache when its client comes again.
+        """
         self._sums: dict[tuple[Way, str], LaneSums] = {}  # by way and codec
         self._tally, self._flushed = Tally(), time.monotonic()
         self.add = self._tally.add
-        """Takes note of a lease and its decision (:class:`TallyRow`)."""
+        """Adds a lease and its decision (:class:`TallyRow`)."""
 
     def enrol(self) -> None:
-        """All clients are enrolled."""
+        """Records the enrolment of all clients."""
         state, actions = self._world.run.coordinator.state, []
         for who, name in enumerate(self._names):
             index, count = self._place(who)
@@ -72,7 +74,7 @@ class RunLog:
         self._world.commit()
 
     def flush_if_due(self) -> None:
-        """Writes now and then what has happened."""
+        """Writes the new records from time to time."""
         if (
             len(self._tally) >= _FLUSH_ROWS
             or time.monotonic() - self._flushed > _FLUSH_SECONDS
@@ -80,7 +82,7 @@ class RunLog:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what has happened since this was done last."""
+        """Writes the records since the last call."""
         self._flushed = time.monotonic()
         if len(self._tally):
             record = self._tally.take(self._world.clock.now)
@@ -101,7 +103,7 @@ class RunLog:
         return sums
 
     def close(self) -> None:
-        """Writes all that is left."""
+        """Writes all remaining records."""
         self.flush()
         self._world.moved = self._lanes()
 
@@ -119,14 +121,14 @@ class RunLog:
                     yield names[who], way, codec, transfers[who], nbytes[who], 0
 
     def dump(self) -> JSON:
-        """The bytes that were counted; all else was flushed."""
+        """Returns the byte counts; all other records were flushed."""
         return [
             [*lane, sums.transfers_N.tolist(), sums.nbytes_N.tolist()]
             for lane, sums in self._sums.items()
         ]
 
     def load(self, saved: JSON) -> None:
-        """What :meth:`dump` gave."""
+        """Restores the byte counts that :meth:`dump` returned."""
         self._world.forget_traffic(set(self._names))
         for way, codec, transfers, nbytes in saved:
             sums = self._lane(way, codec)

@@ -1,4 +1,4 @@
-"""What came of tasks that were computed together."""
+"""The results of tasks that were computed together."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ from fedcore.user_code import Failure
 
 
 class Stack:
-    """What came of tasks that were computed together, one a row."""
+    """The results of tasks that were computed together, one in each row."""
 
     def __init__(self, updates: StackedUpdates, nbytes: int) -> None:
         count = len(updates.loss_N)
@@ -30,28 +30,28 @@ class Stack:
         self.unusable: dict[int, str] = {}  # why rows that are not sound are not sent
         self.nbytes = [nbytes] * count
         self.codec = ["dense"] * count
-        self.messages: list[Payload | None] = [None] * count  # None: all of Δ
+        self.messages: list[Payload | None] = [None] * count  # None for the whole Δ
         self.residual: list[Vector | None] = [None] * count
         self.own: list[Vector | None] = [None] * count
-        """The clients' own models, where controllers have them evaluated."""
+        """The clients' own models, if controllers evaluate them."""
         self.failure: Failure | None = None
-        """What the model or the loss raised in the one task that this is of."""
+        """The error of the model or the loss in the only task of this stack."""
 
     @classmethod
     def failed(cls, failure: Failure) -> "Stack":
-        """What came of one task of which nothing came."""
+        """Returns the stack of one failed task."""
         nothing_ND = np.empty((1, 0), np.float32)
         stack = cls(StackedUpdates(nothing_ND, np.zeros(1), [None], [None]), 0)
         stack.failure, stack.sound = failure, [False]
         return stack
 
     def let_go(self) -> None:
-        """Forgets the updates if messages say all that is needed."""
+        """Drops the updates if the messages hold everything that is needed."""
         if any(message is not None for message in self.messages):
             self.delta_ND = self.delta_ND[:0]
 
     def dump(self, row: int, name: str, arrays: Arrays) -> JSON:
-        """One row; its vectors go to ``arrays``."""
+        """Returns one row as JSON; its vectors go to ``arrays``."""
         if self.failure is not None:
             return {"failure": self.failure[1:]}
         message, residual_D = self.messages[row], self.residual[row]
@@ -82,7 +82,7 @@ class Stack:
     def load(
         cls, saved: JSON, name: str, arrays: Mapping[str, Any], layout: Layout
     ) -> "Stack":
-        """A stack of the row that :meth:`dump` gave."""
+        """Restores a stack of the row that :meth:`dump` returned."""
         if "failure" in saved:
             return cls.failed(Failure(UserCodeError, *saved["failure"]))
         message = arrays.get(f"{name}.message")

@@ -1,7 +1,7 @@
-"""One thread for the products of a stack.
+"""One thread for the matrix products of a stack.
 
-They are many and small. Where other work runs beside them, the threads of one product
-wait for each other, busily: with two threads the CNN of ``python -m
+The products are many and small. If other processes run beside them, the threads of one
+product wait for each other in a busy loop: with two threads, the CNN of ``python -m
 benchmarks.simulation fashion`` was seen to take twenty times as long.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# Who sets one of them has chosen, and so have the libraries when they were loaded.
+# A user who sets one of them has chosen; the libraries read them when loaded.
 VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -28,7 +28,7 @@ _FOLDERS = ("../numpy.libs", ".dylibs")  # of NumPy's wheels, for Linux and macO
 
 
 class _Threads(NamedTuple):
-    """Of one library."""
+    """The thread setting of one library."""
 
     number: Callable[[], int]
     limit: Callable[[int], Any]
@@ -36,10 +36,10 @@ class _Threads(NamedTuple):
 
 @contextmanager
 def one_thread(*, with_torch: bool = True) -> Iterator[None]:
-    """Products take one thread in here, unless the environment says how many.
+    """Runs products with one thread in the block, unless the environment sets a number.
 
-    After a product that NumPy's library shared with another thread, that one turns for
-    some hundredths of a second more, on a core that others need.
+    After a product that NumPy's library shared with another thread, that thread spins
+    for some hundredths of a second more, on a core that others need.
     """
     if any(name in os.environ for name in VARIABLES):
         yield
@@ -57,7 +57,7 @@ def one_thread(*, with_torch: bool = True) -> Iterator[None]:
 
 @cache
 def _openblas() -> tuple[_Threads, ...]:
-    """What came with NumPy."""
+    """Returns the OpenBLAS that came with NumPy."""
     found = []
     for folder in _FOLDERS:
         for path in (Path(np.__file__).parent / folder).glob("*openblas*"):
@@ -72,7 +72,7 @@ def _openblas() -> tuple[_Threads, ...]:
 
 
 def _torch() -> tuple[_Threads, ...]:
-    """If it is used at all."""
+    """Returns torch's setting, if torch is loaded."""
     torch = sys.modules.get("torch")
     if torch is None:
         return ()

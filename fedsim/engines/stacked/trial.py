@@ -1,7 +1,7 @@
 """Tries the data and one gradient of the first clients, before a run begins.
 
-What a module does shows in its first gradient: whether many of it can be computed at
-once, and whether it can be trained at all.
+The first gradient shows whether a module can be computed for many clients at once, and
+whether it can be trained at all.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,26 +19,26 @@ from fedsim.engines.fates import nobody_trains
 
 
 class Tried(NamedTuple):
-    """What came of one client's trial."""
+    """The result of one client's trial."""
 
     is_read: bool = True
-    """Whether the client's data could be read; if not, that is told when it trains."""
+    """Whether the client's data could be read; if not, its training will report it."""
     error: WorkloadError | None = None
-    """What a step of the client's training raised; None: it worked."""
+    """The error of one step of the client's training; None if it worked."""
 
 
 def try_clients(clients: Iterable[Client], attempt: Callable[[Client], Tried]) -> None:
     """Tries clients one after the other, until one can train.
 
-    One client's data may be the reason why it cannot.
+    One client's own data may be the reason for a failure.
 
     Args:
-        clients: the first ones.
+        clients: the first clients.
         attempt: tries one of them.
 
     Raises:
-        NotStackableError: something that cannot be done for many at once.
-        WorkloadError: none of them can train, so that nobody will.
+        NotStackableError: the model cannot do something for many clients at once.
+        WorkloadError: none of them can train, so that no client will.
     """
     tried: dict[str, Tried] = {}
     for client in clients:

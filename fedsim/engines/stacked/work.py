@@ -1,7 +1,8 @@
-"""What clients compute: nothing, until the first result falls due; then all at once.
+"""The computations of clients, which are delayed until the first result is needed.
 
-A task's result depends on its model, its data, its key and the settings alone, so it
-may be computed at any time between the lease and the moment at which it is needed.
+Then all waiting tasks are computed at once. A task's result depends only on its model,
+its data, its key and the settings, so it may be computed at any time between the lease
+and the moment at which it is needed.
 """
 
 import heapq
@@ -25,7 +26,7 @@ from fedsim.engines.stacked.threads import one_thread
 
 _log = logging.getLogger("fedsim")
 _STACK_BYTES = 1 << 26  # of models, gradients and the like that are in use at a time
-_COPIES = 8  # of a stack's models, with gradients, updates and memories
+_COPIES = 8  # copies of a stack's models, with gradients, updates and memories
 
 
 class Waiting(NamedTuple):
@@ -37,11 +38,11 @@ class Waiting(NamedTuple):
     base_D: Vector
     steps: int
     density: float = 1.0  # of the message
-    wanted: int | None = None  # samples that the steps use; None: the usual number
+    wanted: int | None = None  # samples that the steps use; None for the usual number
 
 
 class Work:
-    """The tasks in flight, and what clients remember from one to the next."""
+    """The tasks in flight, and the memories of clients from one task to the next."""
 
     def __init__(
         self,
@@ -53,15 +54,15 @@ class Work:
         memory_bytes: int,
         part: Callable[[int], tuple[int, int]],
     ) -> None:
-        """Nobody has a task yet.
+        """Begins without any task.
 
         Args:
-            algorithm: of the federation.
+            algorithm: the algorithm of the federation.
             computes: computes the tasks.
-            names: of all clients.
-            most: how many tasks a stack has.
-            memory_bytes: of what clients keep in memory.
-            part: which part of the data a client has: index and count.
+            names: the names of all clients.
+            most: the number of tasks in a stack.
+            memory_bytes: the bytes of clients' vectors that stay in memory.
+            part: returns a client's part of the data: index and count.
         """
         self._part, self._names = part, names
         self._settings = algorithm.clients
@@ -91,24 +92,26 @@ class Work:
 
     @property
     def fixed_bytes(self) -> int | None:
-        """What an update takes on its way, if that is known before it is computed."""
+        """The bytes of an update, if they are known before it is computed."""
         return self._dense_bytes if self._plain else None
 
     def close(self) -> None:
-        """Ends who computes, and removes what was put into files."""
+        """Ends the workers, and removes the files."""
         self._closing.close()
 
     def give(self, client: int, task: Waiting) -> None:
-        """A client begins a task."""
+        """Lets a client begin a task."""
         self._waiting[client] = task
 
     def drop(self, client: int) -> None:
-        """A client's task comes to nothing."""
+        """Drops a client's task."""
         self._waiting.pop(client, None)
         self._done.pop(client, None)
 
     def result(self, client: int) -> tuple[Stack, int]:
-        """Where a client's update is; it and others are computed if need be.
+        """Returns the place of a client's update, which is computed if necessary.
+
+        Other waiting tasks are computed with it.
 
         Raises:
             UserCodeError: a single task does not fit into memory.
@@ -120,7 +123,7 @@ class Work:
         return found
 
     def kept(self, client: int, *, has_message: bool = False) -> State:
-        """What a client keeps.
+        """Returns the state that a client keeps.
 
         Args:
             client: its place.
@@ -133,13 +136,13 @@ class Work:
         return self._kept.get(client)
 
     def takes_back(self, verdict: Verdict) -> bool:
-        """Whether an update is taken out of what its client keeps."""
+        """Returns whether a verdict takes an update out of its client's kept state."""
         return self._counts_updates and is_gone(
             self._uplink, verdict, has_memory=self._comes_again
         )
 
     def settle(self, client: int, verdict: Verdict) -> None:
-        """The verdict on a client's update settles its memory."""
+        """Settles a client's memory with the verdict on its update."""
         stack, row = self._done.pop(client)
         if stack.kept[row] is not None:
             self._kept[client] = stack.kept[row]
@@ -166,10 +169,10 @@ class Work:
         self.memories.put(client, residual_D)
 
     def dump(self, arrays: Arrays) -> JSON:
-        """All that tasks in flight and later ones depend on; vectors go to ``arrays``.
+        """Returns everything that current and later tasks depend on.
 
-        Results that were computed are kept as they are: a stack of others would give
-        the same to float tolerance only.
+        Vectors go to ``arrays``. Computed results are saved as they are: another stack
+        would reproduce them only up to float tolerance.
         """
         arrays["work.memories"] = self.memories.dump()
         for task in self._waiting.values():
@@ -189,7 +192,7 @@ class Work:
         }
 
     def load(self, saved: JSON, arrays: Mapping[str, Any]) -> None:
-        """What :meth:`dump` gave."""
+        """Restores the tasks that :meth:`dump` returned."""
         rows_ND = arrays["work.memories"]
         for client, row_D in zip(saved["memories"], rows_ND, strict=True):
             self.memories.put(client, row_D)

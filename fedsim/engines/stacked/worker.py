@@ -1,4 +1,4 @@
-"""What computes tasks elsewhere: in another process, or on another machine."""
+"""A worker that computes tasks in another process or on another machine."""
 
 import pickle
 import sys
@@ -22,24 +22,24 @@ from fedrun.user_files import PREFIX
 from fedsim.engines.stacked.compute import Computed, Computer, Task
 from fedsim.engines.stacked.trial import try_here
 
-# A stack makes and drops arrays of megabytes at each step. A page of theirs that was
-# given back would cost a fault: a fifth of the time of small models.
+# A stack makes and drops arrays of megabytes at each step. To return their pages to the
+# system and get them back would cost page faults: a fifth of the time of small models.
 KEPT = 1 << 28  # bytes
 
 
 class Share(NamedTuple):
-    """Tasks, with what their worker does not have yet."""
+    """Tasks, with the data that their worker does not have yet."""
 
     tasks: list[Task]
     models: dict[int, Vector]
-    """Public models by version; of those before, it keeps what it needs now."""
+    """Public models by version; of earlier ones, the worker keeps those in use."""
     samples: dict[int, Any]
     """Clients' samples: (x, y), rows of the arrays that all share, or the number of
     samples that the worker is to read itself."""
     most: int
-    """No more of them are trained together."""
+    """The maximum number of tasks that are trained together."""
     arrays: Any = None
-    """Those arrays, (x, y), the first time."""
+    """The shared arrays, (x, y), in the first share."""
 
 
 class Trial(NamedTuple):
@@ -49,11 +49,11 @@ class Trial(NamedTuple):
 
 
 class TrialReply(NamedTuple):
-    """What came of a trial, as it is told to another process."""
+    """The result of a trial, in a form that another process can send."""
 
     is_read: bool
     failure: Failure | None
-    """What a step of training raised; None: it worked."""
+    """The error of one step of training; None if it worked."""
 
 
 Reply = Computed | TrialReply | Failure
@@ -61,14 +61,14 @@ Reply = Computed | TrialReply | Failure
 
 @dataclass(frozen=True)
 class Blueprint:
-    """Plain data from which a worker is made, wherever it is."""
+    """Plain data from which a worker is made on any machine."""
 
     workload: Workload | str
-    """Itself, or the name under which it is found."""
+    """The workload itself, or the name under which it is found."""
     methods: tuple[Source, ...]
-    """Files of methods of the user's own."""
+    """The files of the user's own methods."""
     algorithm: bytes
-    """Pickled settings, to be loaded when those files were imported."""
+    """Pickled settings, which are loaded after those files were imported."""
     clients: list[Client]
     seed: int
     device: str
@@ -107,12 +107,12 @@ class Worker:
         self._shared: Any = None
 
     def answer(self, share: Share | Trial, arrays: Any = None) -> Reply:
-        """What comes of a share or a trial; its arrays may come beside it."""
+        """Returns the result of a share or a trial; its arrays may be separate."""
         try:
             if isinstance(share, Trial):
                 return self._try(share.client)
             return self._compute(share, share.arrays or arrays)
-        except BaseException as error:  # noqa: BLE001 -- it is told, and raised there
+        except BaseException as error:  # noqa: BLE001 -- sent, and raised there
             return Failure.of(error)
 
     def _compute(self, share: Share, arrays: Any) -> Computed:
@@ -146,7 +146,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class _Own:
-    """A client's data set, which this process reads; first when it is needed."""
+    """A client's data set, which this process reads when it is first needed."""
 
     workload: Workload
     client: Client
@@ -169,7 +169,7 @@ class _Own:
 
 
 def find_name(workload: Workload) -> str | None:
-    """The name, module:attribute, under which another process finds a workload."""
+    """Returns a name, module:attribute, by which other processes find a workload."""
     for name, module in list(sys.modules.items()):
         if name in ("__main__", "__mp_main__"):
             continue
@@ -180,7 +180,7 @@ def find_name(workload: Workload) -> str | None:
 
 
 def _place(name: str) -> str:
-    """A file that was loaded as an app is found by its path."""
+    """Returns the path of an app that was loaded from a file, or the module's name."""
     module = sys.modules[name]
     spec = getattr(module, "__spec__", None)
     if name.startswith(PREFIX) and spec is not None:
@@ -189,7 +189,7 @@ def _place(name: str) -> str:
 
 
 def portable(workload: Workload) -> Workload | str:
-    """What another process on this machine makes the same workload of.
+    """Returns a value from which another process makes the same workload.
 
     Raises:
         ConfigError: it is in no module, and cannot be pickled.
@@ -209,7 +209,7 @@ def portable(workload: Workload) -> Workload | str:
 
 
 def portable_settings(config: AlgorithmConfig) -> bytes:
-    """The settings as another process loads them.
+    """Returns the settings in a form that another process can load.
 
     Raises:
         ConfigError: a method is in no module that another process could import.

@@ -1,7 +1,7 @@
-"""Several workers: they get their shares of the tasks, and may be lost.
+"""Several workers, which get shares of the tasks and may be lost.
 
-A worker keeps nothing that is not known here as well. If one is lost, a fresh one gets
-the same share, and comes to the same results.
+A worker keeps nothing that the pool does not know as well. If a worker is lost, a new
+one gets the same share, and comes to the same results.
 """
 
 import logging
@@ -18,46 +18,46 @@ from fedsim.engines.stacked.stack import Stack
 from fedsim.engines.stacked.worker import Reply, Share, Trial, TrialReply
 
 _log = logging.getLogger("fedsim")
-_WHOLE_BYTES = 1 << 29  # of arrays that each worker gets as they are
-_AHEAD = 4  # stacks for each worker, so that they seldom wait for one another
+_WHOLE_BYTES = 1 << 29  # bytes of arrays that each worker gets unchanged
+_AHEAD = 4  # stacks for each worker, so that they rarely wait for one another
 _SLACK = 1.02  # of its part of the work, before a worker gives of it to others
 
 
 class LinkLostError(Exception):
-    """There is no worker at the other end any more; says what is known of its end."""
+    """The worker at the other end is gone; the message says what is known."""
 
 
 class Link(Protocol):
     """The way to one worker."""
 
     def send(self, share: Share | Trial) -> None:
-        """Hands over a share or a trial.
+        """Sends a share or a trial.
 
-        That nobody is there shows in :meth:`receive`.
+        If the worker is gone, :meth:`receive` reports it.
         """
 
     def receive(self) -> Reply:
-        """What came of the share that was sent.
+        """Returns the result of the share that was sent.
 
         Raises:
             LinkLostError: the worker is gone.
         """
 
     def close(self) -> None:
-        """Ends the worker at once, whatever it does."""
+        """Ends the worker at once, even while it computes."""
 
 
 class _Sent(NamedTuple):
     """Tasks that a worker computes."""
 
     worker: int
-    places: list[int]  # among all tasks
+    places: list[int]  # their places among all tasks
     tasks: list[Task]
     models: Models
 
 
 class _Known:
-    """A worker, and what it has been handed."""
+    """A worker, and the data that it has received."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -67,18 +67,18 @@ class _Known:
 
 
 class WorkerPool:
-    """Computes in several workers.
+    """A place of computation with several workers.
 
-    How tasks are dealt out follows from the tasks alone. A client's tasks go to the
-    same worker as long as no other one would have less to do.
+    The division of tasks depends on the tasks alone. A client's tasks go to the same
+    worker unless another one would have less to do.
     """
 
     def __init__(self, start: Callable[[], Link], count: int, pool: Pool) -> None:
-        """Starts the workers; they come up while this process goes on.
+        """Starts the workers; they come up while this process continues.
 
         Args:
-            start: a worker.
-            count: how many.
+            start: starts a worker.
+            count: the number of workers.
             pool: the samples of all clients.
         """
         self.size, self._start, self._pool = _AHEAD * count, start, pool
@@ -87,7 +87,7 @@ class WorkerPool:
         self._ends = 0  # tasks that have ended their workers
 
     def compute(self, tasks: Sequence[Task], models: Models, most: int) -> Computed:
-        """Each worker computes its share of the tasks, at most so many together.
+        """Lets each worker compute its share of the tasks, at most ``most`` together.
 
         Raises:
             UserCodeError: a single task does not fit into memory, or none can be
@@ -123,7 +123,7 @@ class WorkerPool:
         self._workers.clear()
 
     def _send(self, part: _Sent, most: int) -> None:
-        """Hands over tasks, with what the worker does not have."""
+        """Sends tasks, with the data that the worker does not have."""
         worker, shared = self._workers[part.worker], self._pool.shared
         if shared is not None and _nbytes(shared) > _WHOLE_BYTES:
             shared = None
@@ -140,14 +140,14 @@ class WorkerPool:
         worker.link.send(Share(part.tasks, fresh, samples, most, arrays))
 
     def _samples_of(self, client: int, shared: Any) -> Any:
-        """What a worker is told of a client's samples; see :class:`Share`."""
+        """Returns a client's samples as a worker gets them; see :class:`Share`."""
         if self._pool.are_read([client]):
             return self._pool.size(client)
         rows, part = self._pool.rows_of(client), self._pool.part_of(client)
         return rows if shared is not None and not part.number else part.batch(rows)
 
     def _receive(self, part: _Sent, most: int, tries: int = 2) -> Computed | Failure:
-        """The reply; after so many losses, of the tasks in ever smaller parts."""
+        """Returns the reply; after repeated losses, sends ever smaller parts."""
         for left in reversed(range(tries)):
             try:
                 reply = self._workers[part.worker].link.receive()
@@ -168,9 +168,9 @@ class WorkerPool:
         return self._apart(part, most, reason)
 
     def _apart(self, part: _Sent, most: int, reason: str) -> Computed | Failure:
-        """What comes of tasks in halves, so that who ends a worker is alone.
+        """Computes tasks in halves, so that a task that ends its worker is alone.
 
-        If each of the halves comes to its end, all were too many for the memory.
+        If both halves succeed, all of them together were too many for the memory.
         """
         count = len(part.tasks)
         if count == 1:
@@ -189,10 +189,10 @@ class WorkerPool:
         return Computed(found, most if self._ends > ended else fits)
 
     def _end(self, part: _Sent, reason: str) -> Stack:
-        """What came of a task that has ended its worker.
+        """Returns the result of a task that has ended its worker.
 
         Raises:
-            UserCodeError: so did the first ones, and none was computed.
+            UserCodeError: the first tasks did so too, and none was computed.
         """
         self._ends += 1
         told = (
@@ -204,7 +204,7 @@ class WorkerPool:
         return Stack.failed(Failure(UserCodeError, told))
 
     def _replace(self, worker: int) -> None:
-        """Starts another worker in the place of one that was lost."""
+        """Starts another worker to replace one that was lost."""
         self._workers[worker].link.close()
         self._workers[worker] = _Known(self._start())
 
@@ -212,7 +212,7 @@ class WorkerPool:
         """Checks that a worker answers at all, without a task.
 
         Raises:
-            LatecomerError: it is lost as well.
+            LatecomerError: this worker is lost as well.
         """
         link = self._workers[worker].link
         link.send(Share([], {}, {}, 1))
@@ -229,7 +229,7 @@ class WorkerPool:
 def dealt_out(
     loads: Sequence[int], clients: Sequence[int], count: int
 ) -> list[list[int]]:
-    """Places of tasks by worker: about equal loads, clients where they have been.
+    """Returns the places of tasks by worker: equal loads, clients where they were.
 
     Example:
         >>> dealt_out([3, 1, 1, 1], [0, 2, 4, 1], 2)

@@ -12,7 +12,7 @@ from tests.docs.figures.units import Quote
 
 PAGE = "docs/decisions/0023-latecomers-weights.md"
 SAID = (
-    r"1/√\(1 \+ τ\)|s = [\d.]+|AdaSGD at 90|claims 5 6|exponent: 0\.5",
+    r"1/√\(1 \+ τ\)|s = [\d.]+|AdaSGD at 90|exponent: 0\.5",
     r"[Tt]ime to \.80|client rate \.1|client\s+rate of \.2|150 at most|seed 0",
     r"240 versions|20 versions|against 1\.|α = 1\.5|1,000 clients|of 4\b",
 )
@@ -26,12 +26,7 @@ def quotes() -> Iterator[Quote]:
     for name in late[0]["rows"]:
         found = [table["rows"][name] for table in late]
         yield Quote(f"{CHAPTER} / weights", f"{name} |", pool(found))
-    updates = [
-        Series.of(cell["mean"] for cell in row.values())
-        for row in claim(5)["tables"][0]["rows"].values()
-    ]
-    found = [late, claim(6)["tables"]]
-    yield Quote(CHAPTER, "After a third", pool(found, more=updates))
+    yield Quote(CHAPTER, "After a third", pool(late))
     yield Quote(CHAPTER, "Cost.", pool(late, more=list(_sought())))
 
 

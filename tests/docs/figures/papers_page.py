@@ -363,7 +363,7 @@ def quotes() -> Iterator[Quote]:
     said: tuple[str, ...] = (
         r"60,000 images|10,000\s+to test|three seeds|three blocks|\(8, 16 and 32",
     )
-    said += (r"\b5 local steps of \d+|rate \.1|40 versions|106,122|80 rounds",)
+    said += (r"\b5 local steps of \d+|20 images|40 versions|106,122|80 rounds",)
     said += (r"skew [01]|T = [\d.]+|asked for \.02|\(2[14]\)",)
     for begins, number in LARGER.items():
         yield Quote(CHAPTER, begins, larger.of_claim(number), said)

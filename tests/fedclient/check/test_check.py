@@ -9,7 +9,8 @@ from typing import Any
 
 import grpc
 import pytest
-from fedwire.service import SERVICE, handlers
+from fedwire.connect import SERVICE
+from fedwire.service import handlers
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 

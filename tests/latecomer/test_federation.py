@@ -1,0 +1,215 @@
+"""A federation from plain Python: a server and its clients, each in a thread."""
+
+import asyncio
+import dataclasses
+import queue
+import signal
+import subprocess
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import latecomer
+from fedclient.commands import write_model
+from fedcore.errors import (
+    ConfigError,
+    JournalError,
+    LatecomerError,
+    UnavailableError,
+    WorkloadError,
+)
+from tests.integration import numpy_app
+
+APP = f"{Path(__file__).parents[1] / 'integration' / 'numpy_app.py'}:workload"
+PATIENCE = 60.0
+untested = latecomer.Workload(
+    initial=numpy_app.initial,
+    gradient=numpy_app.gradient,
+    train_data=numpy_app.train_data,
+)
+untyped: Any = latecomer  # what a program that is not checked may write
+
+
+def config(folder: Path, **more: Any) -> dict[str, Any]:
+    write_model(APP, folder / "model.safetensors", 0)
+    return {
+        "model": str(folder / "model.safetensors"),
+        "server": {"listen": "127.0.0.1:0", "journal": str(folder / "run")},
+        "algorithm": {"kind": "latecomer", "buffer": 2},
+        "evaluate": {"every_versions": 2, "evaluators": ["evaluator"]},
+        "stop": {"versions": 4},
+        "timeouts": {"linger": 5.0},
+        **more,
+    }
+
+
+def test_a_server_two_clients_and_an_evaluator_run_to_the_end(tmp_path: Path) -> None:
+    addresses: queue.Queue[str] = queue.Queue()
+    seen: list[int] = []
+
+    def train_data(client: latecomer.Client) -> Any:
+        assert client.args == {"site": "7"}
+        seen.append(client.index)
+        return numpy_app.train_data(client)
+
+    own = dataclasses.replace(untested, train_data=train_data)
+    with ThreadPoolExecutor(4) as threads:
+        serving = threads.submit(
+            latecomer.serve,
+            {**config(tmp_path), "model": str(tmp_path / "first.safetensors")},
+            untested,
+            on_listening=addresses.put,
+        )
+        address = addresses.get(timeout=PATIENCE)
+        joining: list[Future[None]] = [
+            threads.submit(
+                latecomer.join,
+                address,
+                app,
+                state=tmp_path / f"state-{index}",
+                index=index,
+                count=2,
+                data={"site": "7"},
+                give_up=PATIENCE,
+            )
+            for index, app in enumerate((own, own))
+        ]
+        evaluating = threads.submit(
+            latecomer.evaluate,
+            address,
+            APP,
+            state=str(tmp_path / "evaluator"),
+            give_up=PATIENCE,
+        )
+        results = serving.result(PATIENCE)
+        for each in (*joining, evaluating):
+            each.result(PATIENCE)
+    assert results.summary["ended"] == "4 versions"
+    assert results.summary["versions"] == 4
+    assert sorted(seen) == [0, 1]
+    assert "accuracy" in results.metrics
+    again = latecomer.Results(tmp_path / "run")
+    assert again.summary == results.summary
+
+
+def test_ctrl_c_stops_a_server_in_the_main_thread_and_hands_signals_back(
+    tmp_path: Path,
+) -> None:
+    code = f"""
+import os, signal, sys, threading
+from pathlib import Path
+import latecomer
+from tests.latecomer.test_federation import config
+
+def mine(number, frame):
+    print("mine", flush=True)
+
+signal.signal(signal.SIGTERM, mine)
+stop = lambda address: os.kill(os.getpid(), signal.SIGINT)
+results = latecomer.serve(config(Path({str(tmp_path)!r})), on_listening=stop)
+print(results.summary["ended"], flush=True)
+assert "torch" not in sys.modules
+os.kill(os.getpid(), signal.SIGTERM)
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("as before")
+"""
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == ["None", "mine", "as before", ""]
+    assert done.stderr == ""
+
+
+def test_threads_leave_the_handlers_of_signals_alone(tmp_path: Path) -> None:
+    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    with ThreadPoolExecutor() as threads:
+        gone = threads.submit(
+            latecomer.join, "127.0.0.1:1", APP, state=tmp_path / "s", give_up=0.1
+        )
+        with pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1 does not answer"):
+            gone.result(PATIENCE)
+    assert before == [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+
+
+async def _serve_in_a_loop() -> None:
+    latecomer.serve({})
+
+
+def test_a_workload_makes_version_0_as_the_command_does(tmp_path: Path) -> None:
+    settings = config(tmp_path, seed=3)
+    write_model(APP, tmp_path / "model.safetensors", 3)
+    settings["model"] = str(tmp_path / "first.safetensors")
+    with pytest.raises(JournalError):  # before it serves
+        latecomer.serve(settings, untested, must_resume=True)
+    ours, theirs = tmp_path / "first.safetensors", tmp_path / "model.safetensors"
+    assert ours.read_bytes() == theirs.read_bytes()
+    ours.write_bytes(b"mine")
+    with pytest.raises(JournalError):
+        latecomer.serve(settings, untested, must_resume=True)
+    assert ours.read_bytes() == b"mine"
+
+
+WRONG: list[tuple[Any, type[LatecomerError], str]] = [
+    (lambda f: untyped.serve(7), ConfigError, "config: expected the path of a YAML"),
+    (
+        lambda f: untyped.serve(config(f), "my_app:workload"),
+        WorkloadError,
+        "got str; a name belongs into the config, as app:",
+    ),
+    (lambda f: latecomer.serve(f / "none.yaml"), ConfigError, "none.yaml"),
+    (
+        lambda f: untyped.serve(config(f), log="loud"),
+        ConfigError,
+        "log: expected 'text', 'json' or None, got 'loud'",
+    ),
+    (
+        lambda f: latecomer.serve(config(f), must_resume=True),
+        JournalError,
+        "there is no run here to resume",
+    ),
+    (lambda f: asyncio.run(_serve_in_a_loop()), ConfigError, "asyncio.to_thread"),
+    (
+        lambda f: latecomer.join("h", untested, state=f, index=2, count=2),
+        ConfigError,
+        "index=2 and count=2: expected an index from 0 on, below the count",
+    ),
+    (
+        lambda f: latecomer.join("h", untested, state=f, workers=2),
+        ConfigError,
+        "give the name in place of the workload",
+    ),
+    (
+        lambda f: untyped.join("h", 7, state=f),
+        WorkloadError,
+        "workload: expected a Workload, a TorchWorkload or the name of an app, got int",
+    ),
+    (
+        lambda f: latecomer.join("h", APP, state=f, pace="soon"),
+        ConfigError,
+        "pace soon: expected seconds",
+    ),
+    (lambda f: latecomer.join("h:x", APP, state=f), ConfigError, "expected HOST or"),
+    (
+        lambda f: latecomer.evaluate("127.0.0.1:1", APP),
+        ConfigError,
+        "state is missing",
+    ),
+    (
+        lambda f: latecomer.evaluate("127.0.0.1:1", untested, state=f),
+        WorkloadError,
+        "has no test_data",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "sentence"), WRONG)
+def test_a_mistake_is_an_error_of_this_platform_in_a_sentence(
+    tmp_path: Path, call: Any, kind: type[LatecomerError], sentence: str
+) -> None:
+    with pytest.raises(kind) as found:
+        call(tmp_path)
+    assert sentence in str(found.value)
