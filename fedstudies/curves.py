@@ -135,7 +135,7 @@ def draw_line(
     hover: str,
     colour: str,
     *,
-    width: float = 2.0,
+    width: float = 2,
     **more: Any,
 ) -> Any:
     """Makes a line of a figure.
