@@ -8,9 +8,9 @@ update may be (``staleness_limit``).
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -36,9 +36,9 @@ from fedcore.controllers import (
     AnyController,
     Controller,
     ServerController,
-    composed,
-    composed_at_server,
-    joined,
+    compose,
+    compose_at_server,
+    join,
 )
 from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
@@ -90,14 +90,14 @@ class Algorithm(NamedTuple):
         return learns or self.server_controller is not None
 
     def uplink_of(self, density: float) -> Compressor:
-        """The uplink for messages of this share of their usual size."""
+        """Returns the uplink for messages of this share of their usual size."""
         if density == 1.0:
             return self.uplink
         shorter = self.config.uplink.shorter(density)
         return self.uplink if shorter is None else shorter.build_for(self.spec)
 
     def latest(self, clients: int) -> int:
-        """The staleness limit, in versions.
+        """Returns the staleness limit, in versions.
 
         With W updates in flight and K updates a version, an update is W / K versions
         late on average. The update of a client that is n times slower is n times later.
@@ -156,15 +156,15 @@ class AlgorithmConfig(Method):
     update_filter: AnyUpdateFilter = AcceptAll()
     """Which updates are used at all."""
     staleness: AnyStaleness = Constant()
-    """How much a late update counts."""
+    """The weight of late updates."""
     aggregator: AnyAggregator = WeightedMean()
-    """How the updates of a buffer become one."""
+    """The rule that makes one update of those in a buffer."""
     server: AnyServerOptimizer = SGD()
-    """How the aggregate moves the model."""
+    """The rule by which the aggregate moves the model."""
     client: AnyClientAlgorithm = LocalSGD()
-    """What a client does with a task."""
+    """The algorithm that a client trains with."""
     uplink: AnyCompressor = Identity()
-    """How updates travel."""
+    """The compression of updates."""
     downlink: AnyCompressor = Identity()
     """How new versions travel; the server's error memory is W - X."""
     ring_bytes: int | None = Field(default=None, ge=0)
@@ -174,31 +174,31 @@ class AlgorithmConfig(Method):
     controllers: tuple[AnyController, ...] = ()
     """What sets a client's tasks by how its past ones went; their shares multiply."""
 
-    def declared(self, spec: ParamSpec) -> Declared:
-        """The formats that updates may have; a client that leaves sends a dense one."""
-        return largest_of([{"dense": spec.dim}, self.uplink.declared_for(spec)])
+    def list_formats(self, spec: ParamSpec) -> Declared:
+        """Returns the formats of updates; a client that leaves sends a dense one."""
+        return largest_of([{"dense": spec.dim}, self.uplink.list_formats_for(spec)])
 
     @property
     def cohort(self) -> int:
         """The number of clients that train one version of a synchronous algorithm."""
         return math.ceil(self.buffer * self.over_selection)
 
-    def counted(self, samples: int) -> float:
-        """n, the number of samples that an update counts for."""
+    def count_update(self, samples: int) -> float:
+        """Returns n, the number of samples that an update counts for."""
         return count_samples(samples, self.weigh_by, self.samples_cap)
 
-    def counted_each(self, samples: Sequence[int]) -> Sequence[float]:
-        """:meth:`counted` of each of these updates, by their numbers of samples."""
+    def count_each(self, samples: Sequence[int]) -> Sequence[float]:
+        """Returns :meth:`count_update` for each of these numbers of samples."""
         if self.weigh_by == "updates":
-            return [self.counted(1)] * len(samples)
+            return [self.count_update(1)] * len(samples)
         if self.samples_cap:
-            return [self.counted(each) for each in samples]
+            return [self.count_update(each) for each in samples]
         return samples
 
     def most_steps(
         self, samples: int, version: int, own: ClientAlgorithmConfig | None = None
     ) -> int:
-        """The most steps that a client is given, whatever it claims to have taken.
+        """Returns the most steps that a client is given, whatever it claims to have.
 
         Args:
             samples: how many it says that it has; ``samples_cap`` bounds them.
@@ -207,7 +207,7 @@ class AlgorithmConfig(Method):
         """
         client = (own or self.client).at(version)
         samples = min(samples, self.samples_cap or samples)
-        largest = joined(*(each.largest for each in self.controllers))
+        largest = join(*(each.largest for each in self.controllers))
         given = client.steps_of(samples, largest.work, largest.samples)
         return max(client.step_count(samples), given)
 
@@ -226,26 +226,6 @@ class AlgorithmConfig(Method):
     def clients_evaluate(self) -> bool:
         """Whether a controller has clients evaluate models on their own data."""
         return any(controller.evaluates for controller in self.controllers)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _bandwidth_is_a_controller(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping) or "bandwidth" not in given:
-            return given
-        if given["bandwidth"] is None:  # the default, as earlier versions wrote it down
-            return {key: value for key, value in given.items() if key != "bandwidth"}
-        raise ValueError(
-            "bandwidth is a controller now: write controllers: "
-            "[{kind: bandwidth, daily: 2000000}], with its settings in there"
-        )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _cohorts_train_once(cls, given: Any) -> Any:
-        """Drops a setting of earlier journals: what it asked for is the rule now."""
-        if not isinstance(given, Mapping) or "once" not in given:
-            return given
-        return {key: value for key, value in given.items() if key != "once"}
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "AlgorithmConfig":
@@ -359,7 +339,7 @@ class AlgorithmConfig(Method):
             )
 
     def build(self, model: ParamSpec) -> Algorithm:
-        """The algorithm for this model.
+        """Returns the algorithm for this model.
 
         Raises:
             ConfigError: its client algorithm cannot train such a model, or the settings
@@ -369,7 +349,7 @@ class AlgorithmConfig(Method):
         for number, client in enumerate(clients.all):
             with _names_entry(self.client, number):
                 client.check(model)
-        spec = model.followed_by(self.client.companions)
+        spec = model.with_companions(self.client.companions)
         on_clients = _there((c.kind, c.build()) for c in self.controllers)
         at_server = _there((c.kind, c.build_server(self)) for c in self.controllers)
         return Algorithm(
@@ -381,10 +361,10 @@ class AlgorithmConfig(Method):
             staleness=self.staleness.build(),
             aggregator=self.aggregator.build_in(self, spec),
             server=self.server.build(),
-            uplink=_built("uplink", self.uplink, spec),
-            downlink=_built("downlink", self.downlink, spec),
-            controller=composed(on_clients) if on_clients else None,
-            server_controller=composed_at_server(at_server) if at_server else None,
+            uplink=_build("uplink", self.uplink, spec),
+            downlink=_build("downlink", self.downlink, spec),
+            controller=compose(on_clients) if on_clients else None,
+            server_controller=compose_at_server(at_server) if at_server else None,
             clients=clients,
         )
 
@@ -406,7 +386,7 @@ def _there(halves: Iterable[tuple[str, Half | None]]) -> dict[str, Half]:
     return {kind: half for kind, half in halves if half is not None}
 
 
-def _built(role: str, config: CompressorConfig, spec: ParamSpec) -> Compressor:
+def _build(role: str, config: CompressorConfig, spec: ParamSpec) -> Compressor:
     try:
         return config.build_for(spec)
     except ConfigError as error:
@@ -414,7 +394,7 @@ def _built(role: str, config: CompressorConfig, spec: ParamSpec) -> Compressor:
 
 
 def count_samples(samples: int, weigh_by: str | None, cap: int | None) -> float:
-    """The number of samples that an update counts for.
+    """Returns the number of samples that an update counts for.
 
     Args:
         samples: the number of samples that it was trained on.

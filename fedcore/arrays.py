@@ -1,4 +1,4 @@
-"""What the array API standard lacks, for NumPy arrays and torch tensors.
+"""Operations that the array API standard lacks, for NumPy and torch.
 
 Everything works along the last axis. NumPy is the path of every CPU; torch
 tensors pass through where a simulation lives on a GPU.
@@ -33,7 +33,7 @@ class Piece(NamedTuple):
 
 
 def array_namespace(x: Array) -> Any:
-    """The array API namespace of ``x``; a call takes 5 µs: make one for each stack."""
+    """Returns the array API namespace of ``x``; a call takes 5 µs."""
     if isinstance(x, np.ndarray):
         return np
     import array_api_compat
@@ -42,24 +42,24 @@ def array_namespace(x: Array) -> Any:
 
 
 def is_numpy(x: Array) -> bool:
-    """Whether ``x`` is an array or a number of NumPy."""
+    """Returns whether ``x`` is an array or a number of NumPy."""
     return isinstance(x, np.ndarray | np.generic)
 
 
 def as_numpy(x: Array) -> Any:
-    """``x`` as a NumPy array; copied only from another device."""
+    """Returns ``x`` as a NumPy array; copied only from another device."""
     return x if is_numpy(x) else x.detach().cpu().numpy()
 
 
 def like(values: Any, reference: Array) -> Array:
-    """NumPy ``values`` in the library and on the device of ``reference``."""
+    """Returns NumPy ``values`` in the library and on the device of ``reference``."""
     if is_numpy(reference):
         return values
     xp = array_namespace(reference)
     return xp.asarray(values, device=reference.device)
 
 
-def resized(x_D: Array, width: int) -> Array:
+def resize(x_D: Array, width: int) -> Array:
     """Returns the first values of the last axis; zeros follow where there are fewer."""
     dim = x_D.shape[-1]
     if width <= dim:
@@ -102,14 +102,14 @@ def row_pieces(groups: Iterable[tuple[int, int]]) -> Iterator[Piece]:
 
 
 def top_k_indices(magnitude: Array, k: int) -> Array:
-    """Where the ``k`` largest of values ≥ 0 lie, ascending, shape ``(..., k)``."""
+    """Returns places of the ``k`` largest of values ≥ 0, ascending, ``(..., k)``."""
     if is_numpy(magnitude):
         return largest_indices(magnitude, k)
     return magnitude.topk(k, dim=-1, sorted=False).indices.sort(dim=-1).values
 
 
 def above(x_D: Array, threshold: int, most: int) -> Array | None:
-    """Where magnitudes are above a threshold, ascending; None if more than ``most``.
+    """Returns places of magnitudes above a threshold, ascending; None beyond ``most``.
 
     Args:
         x_D: float32 values.
@@ -131,7 +131,7 @@ Above = Callable[[Array, int, int], Array | None]
 
 
 def largest_indices(x: Array, k: int, above: Above = above) -> Array:
-    """Where the ``k`` largest magnitudes lie, ascending, shape ``(..., k)``.
+    """Returns the places of the ``k`` largest magnitudes, ascending, ``(..., k)``.
 
     Args:
         x: values, shape (..., D).
@@ -146,7 +146,7 @@ def largest_indices(x: Array, k: int, above: Above = above) -> Array:
 
 
 def _top_k(x_D: Any, k: int, above: Above) -> Any:
-    """The k largest; of equal values the first ones, on every processor."""
+    """Returns the k largest; of equal values the first ones, on every processor."""
     if k >= len(x_D):
         return np.arange(len(x_D))
     places_C, bits_C = _candidates(np.asarray(x_D, np.float32, order="C"), k, above)
@@ -158,7 +158,7 @@ def _top_k(x_D: Any, k: int, above: Above) -> Any:
 
 
 def _candidates(x_D: Any, k: int, above: Above) -> tuple[Any, Any]:
-    """The places of at least k largest values, and the bits of these without signs.
+    """Returns places of at least k largest values, and their bits without signs.
 
     They are all values above a threshold that is guessed from a sample. If the guess is
     bad, or most values may be among the largest, all values are candidates, and the
@@ -190,7 +190,7 @@ def _kth_largest(bits_D: Any, k: int) -> int:
 
 
 def _kth_in_histogram(numbers: Any, k: int) -> tuple[int, int]:
-    """The k-th largest of 16-bit numbers, and its rank among its equals."""
+    """Returns the k-th largest of 16-bit numbers, and its rank among its equals."""
     counts = np.bincount(numbers, minlength=1 << 16)[::-1]
     sums = np.cumsum(counts)
     place = int(np.searchsorted(sums, k))
@@ -198,7 +198,7 @@ def _kth_in_histogram(numbers: Any, k: int) -> tuple[int, int]:
 
 
 def take(x: Array, indices: Array) -> Array:
-    """``x[..., indices]`` row by row."""
+    """Returns ``x[..., indices]`` row by row."""
     if is_numpy(x):
         return np.take_along_axis(x, indices, axis=-1)
     return x.gather(-1, indices)
@@ -221,13 +221,13 @@ def scatter(size: int, indices: Array, values: Array) -> Array:
 
 
 def finite(x: Array) -> bool:
-    """Whether no value is NaN or infinite."""
+    """Returns whether no value is NaN or infinite."""
     xp = array_namespace(x)
     return bool(xp.all(xp.isfinite(x)))
 
 
 def norms(x: Array) -> Any:
-    """The Euclidean norms along the last axis, of shape ``x.shape[:-1]``.
+    """Returns the Euclidean norms along the last axis, of shape ``x.shape[:-1]``.
 
     The norm of a single vector is summed in double precision. Norms of a stack (N, D)
     are summed in single precision, and again in double precision where that overflows.
@@ -243,7 +243,7 @@ def norms(x: Array) -> Any:
 
 
 def norm(x_D: Array) -> float:
-    """The Euclidean norm, summed in double precision.
+    """Returns the Euclidean norm, summed in double precision.
 
     A large vector is summed in parts, so that no copy of the whole is made.
     """
@@ -256,7 +256,7 @@ def norm(x_D: Array) -> float:
 
 
 def norms_of(combined: Callable[[Array, Array], Array], x: Array, y: Array) -> Any:
-    """The norms of x + y or x - y; of large vectors, no copy of the whole is made."""
+    """Returns the norms of x + y or x - y without a whole copy of large vectors."""
     if x.ndim > 1 or len(x) <= LARGE or not is_numpy(x):
         return norms(combined(x, y))
     parts = _parts(len(x))

@@ -28,7 +28,7 @@ Duration = Annotated[float, Field(gt=0)]  # seconds
 
 
 def check_device(name: str) -> str:
-    """The name of a device, as it is.
+    """Returns the name of a device, as it is.
 
     Raises:
         ValueError: there is no device of such a name anywhere.
@@ -70,7 +70,7 @@ class Config(BaseModel):
 
 
 def _has_bool(value: Any) -> bool:
-    """Whether a value is a truth value, or holds one."""
+    """Returns whether a value is a truth value, or holds one."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -117,7 +117,7 @@ class Roles(Protocol):
 
     @property
     def staleness_limit(self) -> int | None:
-        """How many versions late an update may be; None: it follows the clients."""
+        """The largest staleness of an update, in versions; None: clients decide."""
 
     @property
     def weigh_by(self) -> str:
@@ -133,31 +133,31 @@ class Roles(Protocol):
 
     @property
     def staleness(self) -> Any:
-        """How much a late update counts."""
+        """The weight of late updates."""
 
     @property
     def aggregator(self) -> Any:
-        """How the updates of a buffer become one."""
+        """The rule that makes one update of those in a buffer."""
 
     @property
     def server(self) -> Any:
-        """How the aggregate moves the model."""
+        """The rule by which the aggregate moves the model."""
 
     @property
     def client(self) -> Any:
-        """What a client does with a task."""
+        """The algorithm that a client trains with."""
 
     @property
     def uplink(self) -> Any:
-        """How updates travel."""
+        """The compression of updates."""
 
     @property
     def downlink(self) -> Any:
-        """How new versions travel."""
+        """The compression of new versions."""
 
     @property
     def controllers(self) -> Sequence[Any]:
-        """What sets a client's tasks by how its past ones went."""
+        """The controllers that set a client's tasks by its past ones."""
 
 
 class Method(Config):
@@ -178,18 +178,18 @@ class Method(Config):
 
     @classmethod
     def example(cls) -> "Method":
-        """An instance with settings that suit a model of a hundred values."""
+        """Returns an instance with settings that suit a model of a hundred values."""
         return cls()  # type: ignore[call-arg]  # subclasses have defaults
 
 
 def kind_of(method: type[Method]) -> str:
-    """The name under which a config file chooses this method."""
+    """Returns the name under which a config file chooses this method."""
     (kind,) = get_args(method.model_fields["kind"].annotation)
     return str(kind)
 
 
 def methods(role: type[Method]) -> tuple[type[Method], ...]:
-    """The methods of a role that were imported so far, recipes' bases left out."""
+    """Returns the methods of a role that were imported, without recipes' bases."""
     found: list[type[Method]] = []
     for sub in role.__subclasses__():
         is_withdrawn = "is_withdrawn" in vars(sub)
@@ -219,7 +219,7 @@ class OneOf:
     def __get_pydantic_core_schema__(
         self, source: type[Method], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """A validator that hands over to the method that ``kind`` names."""
+        """Returns a validator that hands over to the method that ``kind`` names."""
         return core_schema.no_info_plain_validator_function(
             lambda given: _choose(source, given),
             serialization=core_schema.plain_serializer_function_ser_schema(

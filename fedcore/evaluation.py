@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from fedcore.errors import WorkloadError
-from fedcore.remembered import copied
+from fedcore.remembered import copy_object
 from fedcore.text import wrong_metrics
 from fedcore.typing import Indices
 
@@ -29,7 +29,7 @@ class StreamedMetric(Protocol):
         """Takes the outputs for a batch, and their targets, a row for each sample."""
 
     def compute(self) -> Any:
-        """The metric of all batches since :meth:`reset`: a number, or some by name."""
+        """Returns the metric since :meth:`reset`: a number, or several by name."""
 
     def reset(self) -> None:
         """Forgets all batches."""
@@ -45,13 +45,13 @@ Batches = Iterable[tuple[Any, Any]]
 def evaluation_batches(
     samples: int, batch: int = EVALUATION_BATCH, start: int = 0
 ) -> Iterator[Indices]:
-    """All rows in order from ``start`` on, a batch at a time."""
+    """Yields all rows in order from ``start`` on, a batch at a time."""
     for at in range(start, samples, batch):
         yield np.arange(at, min(at + batch, samples))
 
 
-def measured(metrics: MetricsOf, batches: Batches, join: Join) -> dict[str, float]:
-    """The values of metrics over all batches together.
+def measure(metrics: MetricsOf, batches: Batches, join: Join) -> dict[str, float]:
+    """Returns the values of metrics over all batches together.
 
     Args:
         metrics: a function of (output, target) that returns numbers by name, a metric
@@ -62,7 +62,7 @@ def measured(metrics: MetricsOf, batches: Batches, join: Join) -> dict[str, floa
     Raises:
         WorkloadError: a metric is no number, or the outputs cannot be joined.
     """
-    streams, functions = _sorted(metrics)
+    streams, functions = _sort_metrics(metrics)
     for stream in streams.values():
         stream.reset()
     kept: list[tuple[Any, Any]] = []
@@ -112,7 +112,7 @@ def _piece(batches: list[tuple[Any, Any]], join: Join) -> Batches:
 
 
 def nbytes_of(tree: Any) -> int:
-    """The bytes of all arrays of a tree."""
+    """Returns the bytes of all arrays of a tree."""
     if isinstance(tree, Mapping):
         tree = tuple(tree.values())
     if isinstance(tree, tuple | list):
@@ -120,20 +120,20 @@ def nbytes_of(tree: Any) -> int:
     return int(getattr(tree, "nbytes", 0))
 
 
-def named(metrics: MetricsOf) -> Mapping[str, AnyMetric]:
-    """Metrics by name; the name is empty for a function that names them itself."""
+def name_metrics(metrics: MetricsOf) -> Mapping[str, AnyMetric]:
+    """Returns metrics by name; a function that names them itself has the name ""."""
     if metrics is None:
         return {}
     return metrics if isinstance(metrics, Mapping) else {"": metrics}
 
 
-def _sorted(
+def _sort_metrics(
     metrics: MetricsOf,
 ) -> tuple[dict[str, StreamedMetric], dict[str, Function]]:
-    """The metrics that are given batches, and those that are given everything."""
+    """Splits metrics into those that take batches and those that take everything."""
     streams: dict[str, StreamedMetric] = {}
     functions: dict[str, Function] = {}
-    for name, metric in named(metrics).items():
+    for name, metric in name_metrics(metrics).items():
         if isinstance(metric, type):
             raise WorkloadError(
                 f"metrics={{{name!r}: ...}} is a class; write {metric.__name__}(...)"
@@ -141,7 +141,7 @@ def _sorted(
         if isinstance(metric, StreamedMetric):
             streams[name] = metric
         elif callable(metric):
-            functions[name] = _fresh(_checked(name, metric))
+            functions[name] = _fresh(_check_function(name, metric))
         else:
             raise WorkloadError(
                 f"metrics={{{name!r}: ...}} is {type(metric).__name__}; expected a "
@@ -151,16 +151,16 @@ def _sorted(
 
 
 def _fresh(function: Function) -> Function:
-    """A copy of what is called, so that each evaluation is its first.
+    """Returns a copy of what is called, so that each evaluation is its first.
 
     What it remembers, a function in its closure, would depend on who evaluates. One
     that cannot be copied is used as it is.
     """
-    fresh: Function = copied(function)
+    fresh: Function = copy_object(function)
     return fresh
 
 
-def _checked(name: str, function: Function) -> Function:
+def _check_function(name: str, function: Function) -> Function:
     module = getattr(function, "__module__", None) or ""  # compiled ones may have None
     if module.startswith("sklearn."):
         raise WorkloadError(
@@ -184,7 +184,7 @@ def _whole(parts: list[Any], join: Join) -> Any:
 
 
 def numbers(name: str, value: Any) -> dict[str, float]:
-    """A metric's value as numbers by name.
+    """Returns a metric's value as numbers by name.
 
     Args:
         name: of the metric; empty if the value names its numbers itself.
@@ -203,7 +203,7 @@ def numbers(name: str, value: Any) -> dict[str, float]:
     return {name: number(f"the metric {name!r}", value)}
 
 
-def checked(values: Mapping[str, float]) -> Mapping[str, float]:
+def check_metrics(values: Mapping[str, float]) -> Mapping[str, float]:
     """Returns metrics that can be sent and recorded.
 
     Raises:
@@ -215,7 +215,7 @@ def checked(values: Mapping[str, float]) -> Mapping[str, float]:
 
 
 def number(what: str, value: Any) -> float:
-    """A number of any type: of Python, NumPy or torch, or an array of one number.
+    """Returns a number of Python, of NumPy or torch, or of an array of one number.
 
     Args:
         what: names it, for the message.

@@ -7,7 +7,7 @@ _BASES = {"0x": 16, "0": 8, "": 10}  # of a number, by how it begins
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine answers to a name or address."""
+    """Returns whether nobody but this machine answers to a name or address."""
     if host.lower().removesuffix(".") == "localhost":
         return True
     address = _address(host)
@@ -15,7 +15,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a connection to a name or address ends at this machine.
+    """Returns whether a connection to a name or address ends at this machine.
 
     Besides what is loopback, that is any address (``0.0.0.0``, ``::``), to which a
     server listens on all networks, and what RFC 6761 says of names below ``localhost``.

@@ -1,4 +1,4 @@
-"""How a person ends a process; the user's code may raise KeyboardInterrupt too."""
+"""Interruption by a person, apart from a KeyboardInterrupt of the user's code."""
 
 from typing import NoReturn
 

@@ -18,7 +18,7 @@ MOST_CLASSES = 65_536  # larger integers are no labels; the server would refuse 
 
 
 def count_labels(targets: Any, rows: Indices) -> Counts | None:
-    """How often each class is among the rows of integer targets."""
+    """Counts each class among the rows of integer targets."""
     if targets is None or not len(rows):
         return None
     chosen = np.asarray(targets)[rows]
@@ -62,7 +62,7 @@ def counts_array(counts: Sequence[int] | None) -> Counts | None:
 
 
 def similarity(counts_C: Counts | None, labels_C: LabelSums) -> float:
-    """The Bhattacharyya coefficient Σ √(p·q) of two label distributions.
+    """Returns the Bhattacharyya coefficient Σ √(p·q) of two label distributions.
 
     1 exactly if the distributions are equal, 0 if they share no class; 1 where one
     of them is empty or unknown.
@@ -82,7 +82,7 @@ def similarity(counts_C: Counts | None, labels_C: LabelSums) -> float:
 def add_labels(
     labels_C: LabelSums, counts_C: Counts | None, weight: float
 ) -> LabelSums:
-    """``labels + weight * counts``; grows where a new class appears."""
+    """Returns ``labels + weight * counts``; grows where a new class appears."""
     if counts_C is None:
         return labels_C
     missing = max(0, len(counts_C) - len(labels_C))

@@ -1,4 +1,4 @@
-"""What a device says of itself, and what a task took there.
+"""A device's report of itself, and the cost of a task there.
 
 All of it is a claim of the peer. A fact that no device can have counts as absent, and
 any fact may be absent.
@@ -33,7 +33,7 @@ class Device(NamedTuple):
     battery: float | None = None
     """The share of its charge, from 0 to 1."""
 
-    def checked(self) -> "Device":
+    def clean(self) -> "Device":
         """Returns the device without what cannot be, and with a name that prints."""
         return Device(
             printable(self.model)[:LONGEST_MODEL],
@@ -47,7 +47,7 @@ class Device(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What a task's local training took; None: unknown."""
+    """The cost of a task's local training; None: unknown."""
 
     samples: int = 0
     """How many samples its steps used, each as often as it was used."""
@@ -56,19 +56,19 @@ class Measured(NamedTuple):
     device: Device | None = None
     """The device as it was when the task was asked for."""
 
-    def checked(self) -> "Measured":
+    def clean(self) -> "Measured":
         """Returns the measurements without what cannot be."""
         device = self.device
         return Measured(
             _within(self.samples, 0, 1 << 40) or 0,
             _within(self.seconds, 0, MOST_SECONDS),
             _within(self.joules, 0, MOST_JOULES),
-            None if device is None else device.checked(),
+            None if device is None else device.clean(),
         )
 
 
 class TaskReport(NamedTuple):
-    """What the server knows of a task that has ended."""
+    """The server's facts about a task that has ended."""
 
     at: Seconds
     """When its update got its verdict."""

@@ -1,4 +1,4 @@
-"""How the buffers of a model are merged where they are averaged.
+"""Merges the buffers of a model where they are averaged.
 
 The mean of the variances of several clients is not the variance of their data: what the
 clients' means differ by is missing. So the flat vector holds a running variance as its
@@ -22,7 +22,7 @@ from fedcore.typing import Array
 
 
 class Merge(NamedTuple):
-    """How a tensor is merged."""
+    """Says how a tensor is merged."""
 
     kind: str = ""  # "" for a parameter, "mean", "variance", or "local" for a buffer
     mean: str = ""
@@ -30,7 +30,7 @@ class Merge(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What it is, in words."""
+        """The way of merging, in words."""
         return f"a buffer ({self.kind})" if self.kind else "a parameter"
 
 

@@ -1,4 +1,4 @@
-"""What the platform asks of a model: one flat vector, alone or in a stack."""
+"""The contract of a model: one flat vector, alone or in a stack."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -53,7 +53,7 @@ class FlatModel(Protocol):
             local_L: the local values of the client that evaluates; None: the first.
         """
 
-    def stacked(self, device: str = "cpu") -> "StackedModel":
+    def stack(self, device: str = "cpu") -> "StackedModel":
         """Returns the same model for many clients at once.
 
         Raises:
@@ -159,7 +159,7 @@ class StackedModel(Protocol):
 
     @property
     def how(self) -> str:
-        """How the gradients are computed, in words for the log."""
+        """The method that computes the gradients, in words for the log."""
 
     def seed(self, key: Key) -> None:
         """Seeds what the model itself draws at random (dropout), for one stack."""

@@ -25,7 +25,7 @@ Tensors = Mapping[str, npt.NDArray[np.generic]]
 
 
 class Rest(NamedTuple):
-    """What a checkpoint of a model holds beside the tensors that are trained."""
+    """The parts of a checkpoint that are not trained: tensors, and texts about it."""
 
     frozen: Tensors  # weights that are not trained, and buffers, of any type
     tied: Mapping[str, str]  # second names of trained tensors, and their first ones
@@ -84,7 +84,7 @@ class ParamSpec:
         local: tuple[TensorSpec, ...] = (),
         digests: tuple[tuple[str, str], ...] = (),
     ) -> Self:
-        """The spec of named arrays, in their order.
+        """Returns the spec of named arrays, in their order.
 
         Args:
             tensors: parameters, and behind them buffers that are averaged.
@@ -104,7 +104,7 @@ class ParamSpec:
                     "only floating-point tensors are trained"
                 )
         known = merges or {}
-        specs = placed(
+        specs = place_tensors(
             (name, np.shape(array), known.get(name, PARAMETER))
             for name, array in tensors.items()
         )
@@ -138,7 +138,7 @@ class ParamSpec:
 
     @cached_property
     def moments(self) -> tuple[tuple[slice, slice], ...]:
-        """Where means lie in the flat vector, and the second moments around zero.
+        """The places of means in the flat vector, and of second moments around zero.
 
         They stand for running means and variances; see :mod:`fedcore.merging`.
         """
@@ -154,8 +154,8 @@ class ParamSpec:
         """Values per tensor: the layout that per-tensor codecs need."""
         return tuple(tensor.size for tensor in self.tensors)
 
-    def followed_by(self, companions: Sequence[str]) -> "ParamSpec":
-        """The spec of a flat vector in which vectors of the same shape follow this one.
+    def with_companions(self, companions: Sequence[str]) -> "ParamSpec":
+        """Returns the spec of this vector followed by others of the same shape.
 
         Args:
             companions: their names; tensor ``w`` of ``control`` is ``control/w``.
@@ -181,7 +181,7 @@ class ParamSpec:
         return ParamSpec(tuple(tensors), self.frozen)
 
     def extend(self, model_D: Vector) -> Vector:
-        """A flat vector of this spec that begins with ``model_D``; the rest is zero."""
+        """Returns a vector that begins with ``model_D``; the rest is zero."""
         if len(model_D) == self.dim:
             return model_D
         whole_D = np.zeros(self.dim, np.float32)
@@ -189,7 +189,7 @@ class ParamSpec:
         return whole_D
 
     def flatten(self, tensors: Tensors, whose: str = "these arrays") -> Vector:
-        """The flat vector of named arrays, whatever their order.
+        """Returns the flat vector of named arrays, whatever their order.
 
         Args:
             tensors: the arrays.
@@ -208,7 +208,7 @@ class ParamSpec:
         return flat
 
     def _fits(self, tensors: Tensors) -> bool:
-        """Whether these are arrays of this spec: a fast check for the usual case."""
+        """Checks fast, for the usual case, whether these are arrays of this spec."""
         if not isinstance(tensors, Mapping) or len(tensors) != len(self.tensors):
             return False
         for spec in self.tensors:
@@ -236,7 +236,7 @@ class ParamSpec:
         self.require(theirs, whose)
 
     def unflatten(self, flat_D: Vector) -> dict[str, Vector]:
-        """Named views of the flat vector, or of one that begins with it.
+        """Returns named views of the flat vector, or of one that begins with it.
 
         Running variances are copies, as the vector holds their second moments.
         """
@@ -248,7 +248,7 @@ class ParamSpec:
         }
 
     def beyond(self, flat_D: Vector, limit: float = LARGEST) -> str | None:
-        """The first tensor with a magnitude above the limit or NaN, or None."""
+        """Returns the first tensor with a magnitude above the limit or NaN, or None."""
         for spec in self.tensors:
             values_n = flat_D[spec.slice]  # whose magnitudes would be a copy
             if spec.size and not (
@@ -291,7 +291,7 @@ class ParamSpec:
             )
 
     def first_difference(self, other: "ParamSpec") -> str | None:
-        """What differs first, as a sentence, or None."""
+        """Returns the first difference as a sentence, or None."""
         for mine, theirs in zip(self.tensors, other.tensors, strict=False):
             if mine.name != theirs.name:
                 found = f"expected tensor {mine.name!r}, found {theirs.name!r}"
@@ -340,22 +340,22 @@ class ParamSpec:
         return f"the frozen weights are not the same{where}{more}"
 
     def to_json(self) -> str:
-        """The spec as canonical JSON."""
-        told = {"tensors": list(map(_told, self.tensors)), "frozen": self.frozen}
+        """Returns the spec as canonical JSON."""
+        raw = {"tensors": list(map(_to_json, self.tensors)), "frozen": self.frozen}
         if self.local:
-            told["local"] = list(map(_told, self.local))
+            raw["local"] = list(map(_to_json, self.local))
         if self.digests:
-            told["digests"] = [list(pair) for pair in self.digests]
-        return json.dumps(told, separators=(",", ":"))
+            raw["digests"] = [list(pair) for pair in self.digests]
+        return json.dumps(raw, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The spec that :meth:`to_json` wrote."""
+        """Returns the spec that :meth:`to_json` wrote."""
         junk = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
         try:
             raw = json.loads(text)
-            tensors = placed(map(_read, raw["tensors"]))
-            local = placed(map(_read, raw.get("local", [])))
+            tensors = place_tensors(map(_read, raw["tensors"]))
+            local = place_tensors(map(_read, raw.get("local", [])))
             digests = tuple((str(n), str(d)) for n, d in raw.get("digests", []))
             spec = cls(tensors, str(raw["frozen"]), local, digests)
             known = {tensor.name for tensor in spec.tensors}
@@ -380,7 +380,7 @@ def _check_name(name: object) -> None:
     )
 
 
-def placed(
+def place_tensors(
     tensors: Iterable[tuple[str, tuple[int, ...], Merge]],
 ) -> tuple[TensorSpec, ...]:
     """Places tensors of these names, shapes and merges one behind the other."""
@@ -391,31 +391,31 @@ def placed(
     return tuple(specs)
 
 
-def _told(tensor: TensorSpec) -> list[Any]:
-    """A tensor's name, shape and, of a buffer, how it is merged."""
+def _to_json(tensor: TensorSpec) -> list[Any]:
+    """Returns a tensor's name, shape and, of a buffer, how it is merged."""
     merge = [] if tensor.merge == PARAMETER else [list(tensor.merge)]
     return [tensor.name, list(tensor.shape), *merge]
 
 
-def _read(told: list[Any]) -> tuple[str, tuple[int, ...], Merge]:
-    name, shape, *merge = told
+def _read(raw: list[Any]) -> tuple[str, tuple[int, ...], Merge]:
+    name, shape, *merge = raw
     how = Merge(*map(str, merge[0])) if merge else PARAMETER
     return str(name), tuple(map(int, shape)), how
 
 
 def digest(flat_D: Vector) -> str:
-    """The name of a model: equal digests mean equal bytes."""
+    """Returns the name of a model: equal digests mean equal bytes."""
     contiguous = np.asarray(flat_D, dtype="<f4", order="C")
     return hashlib.sha256(contiguous.data.cast("B")).hexdigest()[:32]
 
 
-def is_named(digest_: str, told: str) -> bool:
-    """Whether a peer's digest is this one; a peer may tell its first 8 bytes alone."""
-    return len(told) >= 16 and digest_.startswith(told)
+def is_named(digest_: str, name: str) -> bool:
+    """Returns whether a peer's digest, or its first 8 bytes, is this one."""
+    return len(name) >= 16 and digest_.startswith(name)
 
 
 def on_grid(flat_D: Vector) -> Vector:
-    """The model in whole multiples of a power of two, the same on every machine.
+    """Rounds the model to multiples of a power of two, the same on every machine.
 
     Steps that are multiples of it move such a model without rounding, in any order,
     as long as no value grows beyond eight times the largest, or 8. The multiples are
@@ -430,7 +430,7 @@ def on_grid(flat_D: Vector) -> Vector:
 
 
 def version_0(flat_D: Vector, origin: str) -> Vector | None:
-    """The model that has this digest: as given or on the grid, or None for neither."""
+    """Returns the model with this digest: as given or on the grid; None for neither."""
     if digest(flat_D) == origin:
         return flat_D
     rounded_D = on_grid(flat_D)
@@ -438,5 +438,5 @@ def version_0(flat_D: Vector, origin: str) -> Vector | None:
 
 
 def content_digest(data: bytes | bytearray | memoryview) -> str:
-    """The name of a message: what two sides compare to know that it is the same."""
+    """Returns a message's name, by which two sides know that it is the same."""
     return hashlib.sha256(data).hexdigest()[:32]

@@ -18,14 +18,14 @@ from fedcore.typing import Bytes, Vector
 
 
 def publish(public_D: Vector, message: Payload) -> Vector:
-    """W - decode(message), as both sides compute it: every product and sum rounded."""
+    """Returns W - decode(message), with each product and sum rounded."""
     moved_D = public_D.copy()
     payloads.add(message, moved_D, -1.0)
     return moved_D
 
 
-def moved_exactly(before_D: Vector, message: Payload | None, after_D: Vector) -> bool:
-    """Whether the message took one model to the other without rounding.
+def moves_exactly(before_D: Vector, message: Payload | None, after_D: Vector) -> bool:
+    """Returns whether the message took one model to the other without rounding.
 
     Where all did, in any order and also added up, they lead to the same bits.
     """
@@ -45,7 +45,7 @@ def moved_exactly(before_D: Vector, message: Payload | None, after_D: Vector) ->
 def apply_patch(
     held_D: Vector | None, kind: PatchKind, parts: Iterable[Bytes], layout: Layout
 ) -> Vector:
-    """The model that a patch yields; the old one is left untouched.
+    """Returns the model that a patch yields; the old one is left untouched.
 
     Raises:
         PayloadError: the bytes do not describe such a patch.

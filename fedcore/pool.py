@@ -40,7 +40,7 @@ class Part:
         self._starts: dict[int, int] = {}
 
     def shares(self, samples: ArraySamples | Subset) -> bool:
-        """Whether these samples are rows of the arrays that all clients share."""
+        """Returns whether these samples are rows of the arrays of all clients."""
         return self.is_shared and samples.x is self.x and samples.y is self.y
 
     def add(self, client: int, samples: ArraySamples | Subset) -> None:
@@ -58,16 +58,16 @@ class Part:
         if end <= len(self._rows):
             self._rows[start:end] = rows
         else:
-            self._rows = _grown(self._rows, start, rows)
+            self._rows = _grow(self._rows, start, rows)
         self._starts[client], self._placed = start, end
 
     def rows_of(self, client: int, count: int) -> Indices:
-        """Where the samples of a client, so many, lie in the arrays."""
+        """Returns the places of a client's samples in the arrays."""
         start = self._starts[client]
         return self._rows[start : start + count]
 
     def rows(self, clients: Sequence[int], local: Indices) -> Indices:
-        """Where rows of clients lie in the arrays.
+        """Returns the places of rows of clients in the arrays.
 
         Args:
             clients: N of them.
@@ -81,10 +81,10 @@ class Part:
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
         """Inputs and targets of these rows, shape ``rows.shape + (...)``."""
-        return _taken(self.x, rows), _taken(self.y, rows)
+        return _take(self.x, rows), _take(self.y, rows)
 
     def label_counts(self, rows: Indices) -> Counts | None:
-        """How often each class is among these rows."""
+        """Counts each class among these rows."""
         return count_labels(self.y, rows)
 
     def _own(self) -> None:
@@ -126,19 +126,19 @@ class Pool:
         self._read: dict[int, Samples] = {}  # data sets that are read as they are used
 
     def __contains__(self, client: int) -> bool:
-        """Whether this client's samples are here."""
+        """Returns whether this client's samples are here."""
         return client in self._sizes
 
     def size(self, client: int) -> int:
-        """How many samples a client has."""
+        """Returns the number of a client's samples."""
         return self._sizes[client]
 
     def sizes(self, clients: Sequence[int]) -> Counts:
-        """How many samples each of these clients has, shape (N,)."""
+        """Returns the number of samples of each of these clients, shape (N,)."""
         return np.array(list(map(self._sizes.__getitem__, clients)))
 
     def counts(self, client: int) -> Counts | None:
-        """How often each class is among a client's samples, where that is known."""
+        """Counts each class among a client's samples, where that is known."""
         return self._counts.get(client)
 
     def add(self, client: int, samples: Samples) -> None:
@@ -171,7 +171,7 @@ class Pool:
         return part
 
     def are_read(self, clients: Iterable[int]) -> bool:
-        """Whether batches of these clients are made one by one.
+        """Returns whether batches of these clients are made one by one.
 
         The samples of one of them are read when they are used, or they are of several
         forms.
@@ -181,20 +181,20 @@ class Pool:
         return bool(self._others) and len(set(map(self.number_of, clients))) > 1
 
     def samples_of(self, client: int) -> Samples:
-        """The samples of a client, by the rows that are counted from its first one."""
+        """Returns samples of a client by their rows, counted from its first one."""
         found = self._read.get(client)
         if found is not None:
             return found
         return _Placed(self.part_of(client), self.rows_of(client))
 
     def part_of(self, client: int) -> Part:
-        """Where the samples of a client are, which are not read one by one."""
+        """Returns the part that holds a client's samples, which are not read singly."""
         part = self._others.get(client, self._first)
         assert part is not None
         return part
 
     def number_of(self, client: int) -> int:
-        """The number of the part in which a client's samples are; -1: they are read."""
+        """Returns the number of the part with a client's samples; -1: they are read."""
         return -1 if client in self._read else self.part_of(client).number
 
     @property
@@ -227,11 +227,11 @@ class Pool:
         return None if part is None or not part.is_shared else (part.x, part.y)
 
     def rows_of(self, client: int) -> Indices:
-        """Where a client's samples lie in its part."""
+        """Returns the places of a client's samples in its part."""
         return self.part_of(client).rows_of(client, self._sizes[client])
 
     def room(self, count: int, like_D: Array) -> Array:
-        """Memory for ``count`` models (N, D), which is used again by later stacks.
+        """Returns memory for ``count`` models (N, D), which later stacks use again.
 
         So views of it stay valid from stack to stack.
 
@@ -264,7 +264,7 @@ class _Placed:
 
 
 def form_of(data: Any) -> Hashable:
-    """The form of samples: two clients of one form can be in the same arrays.
+    """Returns the form of samples: two clients of one form can be in the same arrays.
 
     It is the shape of a sample and the type of its numbers, or those of each part of a
     dict or tuple.
@@ -278,7 +278,7 @@ def form_of(data: Any) -> Hashable:
 
 
 def _of_a_sample(shape: Any) -> Any:
-    """The shapes of one sample, of those of many."""
+    """Returns the shapes of one sample, of those of many."""
     if isinstance(shape, Mapping):
         return {name: _of_a_sample(part) for name, part in shape.items()}
     if any(isinstance(part, Mapping | tuple) for part in shape):
@@ -286,8 +286,8 @@ def _of_a_sample(shape: Any) -> Any:
     return shape[1:]
 
 
-def _taken(data: Any, rows: Indices) -> Any:
-    """Rows that exist, so no index is checked."""
+def _take(data: Any, rows: Indices) -> Any:
+    """Returns rows that exist, so no index is checked."""
     if isinstance(data, np.ndarray):
         return data.take(rows, axis=0, mode="clip")
     return take_rows(data, rows)
@@ -304,10 +304,10 @@ def _put(whole: Any, used: int, part: Any) -> Any:
             _put(known, used, p) for known, p in zip(known_parts, part, strict=True)
         )
     array = np.asarray(part if is_numpy(part) else as_numpy(part))
-    return array.copy() if whole is None else _grown(whole, used, array)
+    return array.copy() if whole is None else _grow(whole, used, array)
 
 
-def _grown(whole: Any, used: int, part: Any) -> Any:
+def _grow(whole: Any, used: int, part: Any) -> Any:
     """Writes a part behind the rows in use; an array that is full doubles."""
     needed = used + len(part)
     if needed > len(whole):

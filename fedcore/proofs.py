@@ -53,26 +53,26 @@ class Authenticator:
         """
         return self._mac(b"task", epoch, version, seq, cid)
 
-    def left(self, epoch: Epoch) -> Proof:
+    def departure(self, epoch: Epoch) -> Proof:
         """Proves that the server led a client out of this history."""
         return self._mac(b"left", epoch)
 
     def allows(self, shown: Proof, made: Proof) -> bool:
-        """Whether a proof is a right; without a secret, nobody needs one."""
+        """Returns whether a proof is a right; without a secret, nobody needs one."""
         return self._secret is None or self.confirms(shown, made)
 
     def confirms(self, shown: Proof, made: Proof) -> bool:
-        """Whether a proof is the one that this server makes, in constant time."""
+        """Compares a proof with the one that this server makes, in constant time."""
         if self._secret is None:
             return False
         return hmac.compare_digest(
             shown.to_bytes(_BYTES, "little"), made.to_bytes(_BYTES, "little")
         )
 
-    def _mac(self, domain: bytes, *told: object) -> Proof:
+    def _mac(self, domain: bytes, *facts: object) -> Proof:
         if self._secret is None:
             return 0
         # All but the last part are words without a zero byte in them.
-        text = "\0".join(map(str, told)).encode("utf-8", "surrogatepass")
+        text = "\0".join(map(str, facts)).encode("utf-8", "surrogatepass")
         mac = blake2s(text, key=self._secret, person=domain, digest_size=_BYTES)
         return int.from_bytes(mac.digest(), "little")

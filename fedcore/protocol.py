@@ -1,4 +1,4 @@
-"""What clients and server say to each other, whatever carries it.
+"""The messages between clients and server, whatever carries them.
 
 docs/protocol.md describes the protocol. A model is named by epoch and version: the
 epoch is the random name of one history, and a new one begins when an older state was
@@ -99,7 +99,7 @@ class Receipt(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a client says of its next task before it asks for it."""
+    """A client's facts about its next task, sent before it asks for the task."""
 
     samples: int
     """How many it has to train on."""
@@ -184,7 +184,7 @@ PatchKind = Literal["none", "replay", "overwrite", "full"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """What turns a client's public model into the server's.
+    """The difference between a client's public model and the server's.
 
     ``parts`` are the bytes of its packed payloads in order, and ``lengths`` the number
     of bytes of each payload.
@@ -211,7 +211,7 @@ class Patch:
         return sum(self.lengths)
 
     def messages(self) -> list[Bytes]:
-        """The packed payloads."""
+        """Returns the packed payloads."""
         if len(self.parts) == len(self.lengths):
             return list(self.parts)
         return split(b"".join(self.parts), self.lengths)

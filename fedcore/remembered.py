@@ -1,4 +1,4 @@
-"""What a user's object remembers beside the model from one call to the next.
+"""Finds the state that a user's object keeps from one call to the next.
 
 Only the model is sent and kept. A module, a loss or a gradient function that remembers
 something else would be another one at each client, and in a simulation one for all of
@@ -60,7 +60,7 @@ class Part(NamedTuple):
 
 
 class Held:
-    """What an object holds, by name, as values that can be compared."""
+    """An object's state, by name, as values that can be compared."""
 
     def __init__(self, known: frozenset[Any] = frozenset()) -> None:
         """Holds nothing yet; what is known belongs to the model and is left out."""
@@ -131,7 +131,7 @@ class Held:
         names = function.__globals__
         if any(mark in (names.get("__file__") or "") for mark in _INSTALLED):
             return
-        for key in _named_by(function.__code__):
+        for key in _names_in(function.__code__):
             if key in names and not isinstance(names[key], type | types.ModuleType):
                 self.look(key, names[key], deep)
 
@@ -150,12 +150,12 @@ def look_at(value: Any, name: str, held: Held, deep: int) -> None:
         held.user_object(name, value, deep)
 
 
-def _ignored(value: Any, name: str, held: Held, deep: int) -> None:
-    """Modules, classes and references are no state."""
+def _ignore(value: Any, name: str, held: Held, deep: int) -> None:
+    """Ignores modules, classes and references, which are no state."""
 
 
 for _kind in (types.ModuleType, type, weakref.ref, Enum):
-    look_at.register(_kind, _ignored)
+    look_at.register(_kind, _ignore)
 
 
 @look_at.register(dict)
@@ -292,7 +292,7 @@ def _(value: Any, name: str, held: Held, deep: int) -> None:
 
 
 def is_looked_at(step: int) -> bool:
-    """Whether a step, counted from 1 on, is one of those that are looked at."""
+    """Returns whether a step, counted from 1 on, is one of those that are looked at."""
     return step <= FIRST or not step & (step - 1)
 
 
@@ -322,7 +322,7 @@ class Memory:
         """Whether any code of the user's runs in a step."""
         # An evaluation may change it before the first step.
         self._first = held if self.is_needed else []
-        self._copies = self._copied(values) if self.is_needed else None
+        self._copies = self._copy_values(values) if self.is_needed else None
         self._done, self._evaluations = 0, 0
         self._is_changed_by_evaluations = False
         self._refused: WorkloadError | None = None
@@ -365,21 +365,21 @@ class Memory:
         if objects is None:
             yield self._parts[0].value
             return
-        before = self._held(objects[0])
+        before = self._look_at(objects[0])
         yield objects[0]
-        if _changed(before, self._held(objects[0])):
+        if _list_changes(before, self._look_at(objects[0])):
             self._is_changed_by_evaluations = True
 
-    def _copied(self, values: Sequence[Any]) -> list[Any] | None:
+    def _copy_values(self, values: Sequence[Any]) -> list[Any] | None:
         """Copies of objects as they are; None if they cannot be copied."""
         given: dict[int, Any] = {}
         for value in values:
-            given |= self._held(value).given
+            given |= self._look_at(value).given
         return _copies(values, given)
 
     def _fresh(self) -> list[Any] | None:
-        """The objects as they were before the first step; None: unknown."""
-        return None if self._copies is None else self._copied(self._copies)
+        """Returns the objects as they were before the first step; None: unknown."""
+        return None if self._copies is None else self._copy_values(self._copies)
 
     def end(
         self,
@@ -406,14 +406,14 @@ class Memory:
             raise
         self._done += 1
 
-    def _held(self, value: Any) -> Held:
+    def _look_at(self, value: Any) -> Held:
         held = Held(self._known)
         held.look("", value)
         return held
 
     def _all_held(self, values: Sequence[Any] | None = None) -> list[Held]:
         given = [part.value for part in self._parts] if values is None else values
-        return [self._held(value) for value in given]
+        return [self._look_at(value) for value in given]
 
     def _judge(
         self,
@@ -430,7 +430,9 @@ class Memory:
                         f"{part.who} has a parameter {name!r} of its own, which nobody "
                         f"would train; {part.instead}"
                     )
-        changed = [_changed(old, new) for old, new in zip(before, after, strict=True)]
+        changed = [
+            _list_changes(old, new) for old, new in zip(before, after, strict=True)
+        ]
         if not any(changed):
             return
         fresh, others = self._fresh(), [Held()] * len(after)
@@ -454,7 +456,7 @@ class Memory:
 
 
 class Look:
-    """What was held before one step."""
+    """The state before one step."""
 
     def __init__(
         self, memory: Memory, before: list[Held], draws: Callable[[], Restore]
@@ -500,7 +502,7 @@ def global_draws() -> Restore:
     return restore
 
 
-def copied(value: Any) -> Any:
+def copy_object(value: Any) -> Any:
     """Returns a copy of a user's object or function, with what it remembers.
 
     Large arrays are shared, and so is what cannot be copied.
@@ -547,15 +549,15 @@ def _copy(value: Any, memo: dict[int, Any]) -> Any:
 
 
 def _copy_or_same(value: Any, memo: dict[int, Any]) -> Any:
-    """A copy of what a function holds, which may be a module or an open file."""
+    """Copies a value that a function holds, which may be a module or an open file."""
     try:
         return _copy(value, memo)
     except Exception:  # noqa: BLE001 -- copying an object of the user's
         return value
 
 
-def _changed(before: Held, after: Held) -> list[str]:
-    """Names of all that has another value, or is new or gone, in their order."""
+def _list_changes(before: Held, after: Held) -> list[str]:
+    """Returns the names of changed, new and gone values, in their order."""
     names = {**after.values, **before.values}
     missing = object()
     return [
@@ -591,7 +593,7 @@ def _is_users(module: str | None) -> bool:
 
 
 def _is_data(value: Any) -> bool:
-    """Whether a class attribute may be a state, and is no part of the class itself."""
+    """Returns whether a class attribute may be state, and no part of the class."""
     return not (
         callable(value) or hasattr(type(value), "__get__") or isinstance(value, type)
     )
@@ -610,16 +612,16 @@ def _own(value: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _named_by(code: types.CodeType) -> Iterator[str]:
-    """Names that a function's code uses, and that of functions in it."""
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    """Yields names that a function's code uses, and that of functions in it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _named_by(constant)
+            yield from _names_in(constant)
 
 
 def _key(key: Any, place: int) -> str:
-    """A dict's key as text, without calling code of the user's."""
+    """Returns a dict's key as text, without calling code of the user's."""
     if type(key) in (str, int, float, bool, bytes, type(None)):
         return repr(key)
     if isinstance(key, tuple):

@@ -52,12 +52,12 @@ class Key:
     @staticmethod
     @lru_cache(maxsize=16)
     def root(seed: int) -> "Key":
-        """The key of a run."""
+        """Returns the key of a run."""
         text = f"latecomer:{seed}".encode()
         return Key(hashlib.blake2b(text, digest_size=16).digest())
 
     def fold_in(self, *names: str | int) -> "Key":
-        """The key of a stream of its own, which these names identify.
+        """Returns the key of a stream of its own, which these names identify.
 
         Example:
             >>> key = Key.root(0)
@@ -69,29 +69,29 @@ class Key:
         return Key(hashlib.blake2b(text, digest_size=16, key=self.digest).digest())
 
     def generator(self) -> np.random.Generator:
-        """A NumPy generator that starts at this key."""
+        """Returns a NumPy generator that starts at this key."""
         return np.random.Generator(np.random.PCG64(int.from_bytes(self.digest, "big")))
 
     def seed(self) -> int:
-        """A number below 2^63, for libraries that want one."""
+        """Returns a number below 2^63, for libraries that want one."""
         return int.from_bytes(self.digest[:8], "big") >> 1
 
     def words(self) -> Iterator[int]:
-        """The words of :func:`bits` for this key's seed, one after the other."""
+        """Yields the words of :func:`bits` for this key's seed, one after the other."""
         seed = np.array(self.seed(), np.uint64)
         for start in count_from(0, _AHEAD):
             yield from bits(seed, start, _AHEAD).tolist()
 
 
 def seeds(key: Key | Sequence[Key]) -> Words:
-    """One word for a key, shape ``()``, or one a row for a stack, shape ``(N,)``."""
+    """Returns a word for a key, shape ``()``, or one a row of a stack, ``(N,)``."""
     if isinstance(key, Key):
         return np.array(key.seed(), np.uint64)
     return np.array([each.seed() for each in key], np.uint64)
 
 
 def bits(seed: Words, start: int, count: int) -> Words:
-    """Words ``start`` to ``start + count`` of each seed's stream, as a new last axis.
+    """Returns words ``start`` to ``start + count`` of each seed's stream, (..., count).
 
     SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number
     Generators", OOPSLA 2014) in counter form: word i is mix(seed + (i+1)·golden).
@@ -110,12 +110,12 @@ def bits(seed: Words, start: int, count: int) -> Words:
 
 
 def words(seed_K: Words, place_K: npt.NDArray[np.int64]) -> Words:
-    """One word of each seed's stream, the one at its place: elementwise, shape (K,)."""
+    """Returns the word at each place of each seed's stream, elementwise, (K,)."""
     return bits(seed_K + place_K.astype(np.uint64) * _GOLDEN, 0, 1)[..., 0]
 
 
 def word(seed: int, place: int) -> int:
-    """The word at a place of one seed's stream, computed without arrays."""
+    """Returns the word at a place of one seed's stream, computed without arrays."""
     z = (seed + (place + 1) * _STEP) & _MASK
     z = ((z ^ z >> 30) * _FACTOR_1) & _MASK
     z = ((z ^ z >> 27) * _FACTOR_2) & _MASK
@@ -137,7 +137,7 @@ def uniform(seed: Words, count: int, start: int = 0) -> npt.NDArray[np.float32]:
 
 
 def noise(seed: Words, count: int, start: int = 0) -> npt.NDArray[np.int32]:
-    """Whole numbers below 2^24 to round with, shape ``seed.shape + (count,)``.
+    """Returns whole numbers below 2^24 to round with, shape ``seed.shape + (count,)``.
 
     They belong to places ``start`` to ``start + count``, modulo 2^32. Each is a hash
     over a Weyl sequence, with the two 32-bit multiplications of Wellons' ``lowbias32``

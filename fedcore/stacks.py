@@ -23,9 +23,9 @@ from fedcore.clients import (
     TakeSteps,
     WithLocal,
     by_gradients,
-    joined,
-    met,
-    parted,
+    join_kept,
+    meet_model,
+    split_kept,
 )
 from fedcore.errors import NotStackableError
 from fedcore.evaluation import nbytes_of
@@ -125,16 +125,16 @@ def train_stack(
     methods: list[State] = [*tasks.kept]
     stepping: TakeSteps = take
     if model.local_L is not None:
-        parts = [parted(kept, model.local_L) for kept in tasks.kept]
+        parts = [split_kept(kept, model.local_L) for kept in tasks.kept]
         methods = [method for method, _ in parts]
         local_NL = np.stack([local_L for _, local_L in parts if local_L is not None])
         stepping = with_local = WithLocal(take, local_NL)
     if config.uses_place:
         places = tasks.places or [Place()] * count
-        methods = list(map(config.placed, methods, places))
-    before = _kept(methods)
+        methods = list(map(config.place_state, methods, places))
+    before = _stack_kept(methods)
     trained = algorithm.run(start_ND, steps_N, stepping, before)
-    trained = met(algorithm, start_ND, trained)
+    trained = meet_model(algorithm, start_ND, trained)
     counts: list[Counts | None] = [None] * count
     if count_labels and isinstance(source, _Reads):
         counts = source.label_counts()
@@ -146,7 +146,7 @@ def train_stack(
         kept = [xp.asarray(row, copy=True) for row in trained.state]
     if model.local_L is not None:
         rows = as_numpy(with_local.local_L).copy()
-        kept = [joined(*pair) for pair in zip(kept, rows, strict=True)]
+        kept = [join_kept(*pair) for pair in zip(kept, rows, strict=True)]
     return StackedUpdates(trained.delta_D, as_numpy(trained.loss), counts, kept)
 
 
@@ -262,12 +262,12 @@ class _Reads:
             ys.append(y)
             nbytes += nbytes_of((x, y))
             if nbytes > ROOM:
-                yield from _stacked(groups)
+                yield from _stack_groups(groups)
                 nbytes = 0
-        yield from _stacked(groups)
+        yield from _stack_groups(groups)
 
 
-def _stacked(
+def _stack_groups(
     groups: dict[str, tuple[list[int], list[Any], list[Any]]],
 ) -> Iterator[tuple[list[int], Any, Any]]:
     """Yields the batches of each group as one, and empties the groups."""
@@ -283,7 +283,7 @@ def _starts(base_D: Array | Sequence[Array], count: int) -> Array:
     return array_namespace(base_D).broadcast_to(base_D, (count, base_D.shape[-1]))
 
 
-def _kept(kept: Sequence[State]) -> State:
+def _stack_kept(kept: Sequence[State]) -> State:
     """Joins what the clients kept from their tasks before in one array."""
     first: Vector | None = next((each for each in kept if each is not None), None)
     if first is None:

@@ -1,4 +1,4 @@
-"""What people may be shown of a peer's words: printable text.
+"""Makes a peer's words printable, so that people can be shown them.
 
 Control characters move a terminal's cursor, colour what follows, and turn writing
 around. They are refused where a peer's words come in, and escaped where words are
@@ -16,14 +16,14 @@ LAYOUT = "\n\t"  # of text in lines, such as a traceback
 
 
 def is_printable(text: str, *, lines: bool = False) -> bool:
-    """Whether text can be shown as it is; ``lines`` allows line ends and tabs."""
+    """Returns whether text can be shown as is; ``lines`` allows line ends, tabs."""
     if lines:
         text = text.replace("\n", "").replace("\t", "")
     return text.isprintable()
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    r"""The text with escapes, such as ``\x1b``, for what is not printable."""
+    r"""Returns the text with escapes, such as ``\x1b``, for what is not printable."""
     if is_printable(text, lines=lines):
         return text
     kept = LAYOUT if lines else ""
@@ -36,23 +36,23 @@ def printable(text: str, *, lines: bool = False) -> str:
 
 
 def brief(text: str, most: int = LONG) -> str:
-    """The beginning of a text that may be of any length, in ``most`` characters."""
+    """Returns the beginning of a text of any length, in ``most`` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def from_peer(text: str) -> str:
-    """A peer's sentence as people are shown it: printable, and of bounded length."""
+    """Returns a peer's sentence for people: printable, and of bounded length."""
     return brief(printable(brief(text, LONG_SENTENCE)), LONG_SENTENCE)
 
 
-def told(values: Mapping[str, float], samples: int) -> str:
-    """Metrics in a line, with the number of samples: ``accuracy 0.9123, n = 1,024``."""
+def format_metrics(values: Mapping[str, float], samples: int) -> str:
+    """Formats metrics and a number of samples: ``accuracy 0.9123, n = 1,024``."""
     shown = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
     return f"{shown or 'no metrics'}, n = {samples:,}"
 
 
 def wrong_metrics(names: Collection[str]) -> str:
-    """Why metrics of these names are not kept; empty if they are."""
+    """Says why metrics of these names are not kept; empty if they are."""
     if len(names) > MOST_METRICS:
         return f"{len(names)} metrics, the limit is {MOST_METRICS}"
     for name in names:
@@ -69,8 +69,8 @@ def wrong_metrics(names: Collection[str]) -> str:
     return ""
 
 
-def kept_metrics(metrics: Mapping[str, float] | None) -> dict[str, float] | None:
-    """The finite metrics of a training; None of too many or unprintable ones."""
+def keep_finite(metrics: Mapping[str, float] | None) -> dict[str, float] | None:
+    """Returns a training's finite metrics; None of too many or unprintable ones."""
     if not metrics or wrong_metrics(metrics):
         return None
     return {k: float(v) for k, v in metrics.items() if math.isfinite(v)} or None

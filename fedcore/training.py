@@ -10,9 +10,9 @@ from typing import Any, cast
 import numpy as np
 
 from fedcore.algorithm import Algorithm
-from fedcore.clients import ClientAlgorithmConfig, joined, parted
+from fedcore.clients import ClientAlgorithmConfig, join_kept, split_kept
 from fedcore.errors import StoppedError
-from fedcore.evaluation import checked
+from fedcore.evaluation import check_metrics
 from fedcore.model import EvaluatesVersion, FlatModel, Metrics, Writer
 from fedcore.participant import ParticipantState, Trained, assign, start_of
 from fedcore.protocol import ModelName, Plan
@@ -24,12 +24,12 @@ from fedcore.workload import NOBODY, Client, LocalTask, Workload
 
 
 def client_seed(seed: int, client: str) -> int:
-    """The seed of the stream from which the keys of a client's tasks are drawn."""
+    """Returns the seed of the stream that gives the keys of a client's tasks."""
     return Key.root(seed).fold_in("client", client).seed()
 
 
 def task_key(seed: int, client: str, seq: int) -> Key:
-    """The randomness of a client's task.
+    """Returns the randomness of a client's task.
 
     It is two words of the client's stream, so the keys of many tasks can be drawn
     together.
@@ -45,7 +45,7 @@ def task_key(seed: int, client: str, seq: int) -> Key:
 
 
 def task_seeds(client_seeds_N: Words, seq_N: Indices) -> Words:
-    """``task_key(...).seed()`` for one task of each client, (N,)."""
+    """Returns ``task_key(...).seed()`` for one task of each client, (N,)."""
     return words(client_seeds_N, 2 * seq_N) >> np.uint64(1)
 
 
@@ -54,7 +54,7 @@ def initial_model(model: FlatModel, seed: int) -> Vector:
     return model.initial(Key.root(seed).fold_in("initial"))
 
 
-def written_by(model: FlatModel, public_D: Vector) -> str:
+def text_of_model(model: FlatModel, public_D: Vector) -> str:
     """Returns what a model writes for people, printable; empty if it writes nothing."""
     if not isinstance(model, Writer):
         return ""
@@ -83,7 +83,7 @@ def evaluate_central(
         values, samples = model.evaluate_version(public_D, data, version)
     else:
         values, samples = model.evaluate(public_D, data)
-    return checked(values) if told else values, samples
+    return check_metrics(values) if told else values, samples
 
 
 def evaluate_own(
@@ -112,7 +112,7 @@ def evaluate_own(
     Raises:
         WorkloadError: the metrics cannot be recorded.
     """
-    method, local_L = parted(kept, model.local_L)
+    method, local_L = split_kept(kept, model.local_L)
     if isinstance(model, EvaluatesVersion):
         values, samples = model.evaluate_version(public_D, data, version, kept)
     else:
@@ -121,7 +121,7 @@ def evaluate_own(
     if personal_D is not None:
         own, _ = model.evaluate(personal_D, data, local_L)
         values = {**values, **{f"personal_{name}": own[name] for name in own}}
-    return checked(values), samples
+    return check_metrics(values), samples
 
 
 class Trainer:
@@ -195,7 +195,7 @@ class Trainer:
         uplink = self._algorithm.config.uplink
         start_D = start_of(uplink, state.public_D, state.memory_D)
         trained = ahead or self.steps(state, data, seed, client)
-        trained = self._met(start_D, trained, held.version, client)
+        trained = self._meet_model(start_D, trained, held.version, client)
         return trained, ModelName(held.epoch, held.version), key.fold_in("uplink")
 
     def steps(
@@ -251,7 +251,7 @@ class Trainer:
         client: Client = NOBODY,
         wanted: int | None = None,
     ) -> Trained:
-        """The update of one task, Δ = start - w, on this version of the model.
+        """Returns the update of one task, Δ = start - w, on this version of the model.
 
         Raises:
             UserCodeError: the user's code raised.
@@ -261,7 +261,7 @@ class Trainer:
         trained = self._steps(
             model, start_D, data, key, kept, work, version, client, wanted
         )
-        return self._met(start_D, trained, version, client)
+        return self._meet_model(start_D, trained, version, client)
 
     def _steps(
         self,
@@ -275,7 +275,9 @@ class Trainer:
         client: Client,
         wanted: int | None,
     ) -> Trained:
-        config = self._algorithm.clients.of(client.name).at(version).sized(wanted)
+        config = (
+            self._algorithm.clients.of(client.name).at(version).with_samples(wanted)
+        )
         task = LocalTask(
             config, key, kept, work, version, client, self._share_labels, wanted
         )
@@ -283,16 +285,16 @@ class Trainer:
         with user_code("training"):
             return self._workload.train_task(model, start_D, data, task)
 
-    def _met(
+    def _meet_model(
         self, start_D: Vector, trained: Trained, version: int, client: Client
     ) -> Trained:
-        """What came of a task, for the model that its update changes."""
+        """Returns a task's result for the model that its update changes."""
         meet = self._algorithm.clients.of(client.name).at(version).build().meet
         if meet is None:
             return trained
-        method, local_L = parted(trained.kept, self.model.local_L)
+        method, local_L = split_kept(trained.kept, self.model.local_L)
         delta_D, kept = meet(start_D, method)
-        kept = kept if local_L is None else joined(kept, local_L)
+        kept = kept if local_L is None else join_kept(kept, local_L)
         return trained._replace(delta_D=delta_D, kept=kept)
 
 
@@ -303,11 +305,11 @@ class _Stoppable:
         self._model, self._goes_on = model, goes_on
 
     def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
-        """The model's gradient, as long as it goes on."""
+        """Returns the model's gradient, as long as it goes on."""
         if not self._goes_on():
             raise StoppedError("nobody waits for these steps any more")
         return self._model.gradient(w_D, x, y)
 
     def __getattr__(self, name: str) -> Any:
-        """All else is the model's."""
+        """Returns the model's attribute."""
         return getattr(self._model, name)

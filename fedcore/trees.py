@@ -13,7 +13,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def save_tree(tree: State, name: str, arrays: Arrays) -> Any:
-    """JSON for nested tuples and dicts; their arrays go to ``arrays``, not copied."""
+    """Returns JSON for nested tuples and dicts; puts their arrays into ``arrays``."""
     if isinstance(tree, np.ndarray):
         arrays[name] = tree
         return {"array": name}
@@ -39,7 +39,7 @@ def save_tree(tree: State, name: str, arrays: Arrays) -> Any:
 def load_tree(
     template: State, saved: Any, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> State:
-    """The state that :func:`save_tree` saved, as the tuple types of ``template``."""
+    """Returns the state that :func:`save_tree` saved, in ``template``'s tuple types."""
     if isinstance(saved, dict) and "dict" in saved:
         return {key: load_tree(None, leaf, arrays) for key, leaf in saved["dict"]}
     if isinstance(saved, dict):
@@ -69,7 +69,7 @@ def _with_arrays(
     change: Callable[[npt.NDArray[Any]], Any],
     known: dict[int, tuple[Any, Any]],
 ) -> State:
-    """``known`` has, by the id of an array, it and the one in its place."""
+    """Replaces arrays by those that ``known`` holds under their ids."""
     if isinstance(tree, np.ndarray):
         if id(tree) not in known:
             known[id(tree)] = tree, change(tree)
@@ -88,7 +88,7 @@ def _with_arrays(
 def save_each(
     trees: Mapping[int, State], name: str, arrays: Arrays
 ) -> list[tuple[int, Any]]:
-    """JSON for trees by numbers; their arrays go to ``arrays``, not copied."""
+    """Returns JSON for trees by numbers; puts their arrays into ``arrays``."""
     return [
         (number, save_tree(tree, f"{name}.{number}", arrays))
         for number, tree in trees.items()
@@ -98,5 +98,5 @@ def save_each(
 def load_each(
     saved: Iterable[tuple[int, Any]], arrays: Mapping[str, npt.NDArray[Any]]
 ) -> dict[int, State]:
-    """The trees that :func:`save_each` saved; their tuples are plain ones."""
+    """Returns the trees that :func:`save_each` saved; their tuples are plain ones."""
     return {number: load_tree(None, tree, arrays) for number, tree in saved}

@@ -42,7 +42,7 @@ def user_code(what: str | Callable[[], str]) -> Iterator[None]:
     except BaseException as error:
         require_users(error)
         name = what if isinstance(what, str) else what()
-        raise UserCodeError(f"{name} {said_by(error)}") from error
+        raise UserCodeError(f"{name} {describe_exit(error)}") from error
 
 
 def require_users(error: BaseException) -> None:
@@ -75,7 +75,7 @@ def _reason_of(error: BaseException) -> BaseException | None:
 
 
 def _closes_generator(error: BaseException) -> bool:
-    """Whether somebody closes a generator, and did not raise the error as any other.
+    """Returns whether the error closes a generator, and was not raised like others.
 
     ``close`` raises it where each generator waits at its ``yield``, and so in
     generators alone.
@@ -90,17 +90,17 @@ def _closes_generator(error: BaseException) -> bool:
     return True
 
 
-def said_by(error: BaseException) -> str:
+def describe_exit(error: BaseException) -> str:
     """Returns what the user's code did, in words that follow its name."""
     if isinstance(error, SystemExit):
         status = "" if error.code is None else _text_of(error, _code_of)
         return f"called sys.exit({status}), which would end the process"
     if isinstance(error, KeyboardInterrupt):
         return "raised KeyboardInterrupt, without a Ctrl-C"
-    return f"raised {described_error(error)}"
+    return f"raised {describe_error(error)}"
 
 
-def described_error(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Returns the type and the message of an error, whatever its ``__str__`` does.
 
     A name of a file that is no text is a message that no record could hold; it is
@@ -110,7 +110,7 @@ def described_error(error: BaseException) -> str:
 
 
 def can_be_shown(error: BaseException) -> bool:
-    """Whether an error's message can be made."""
+    """Returns whether an error's message can be made."""
     try:
         str(error)
     except BaseException as raised:  # noqa: BLE001 -- of the user's as well
@@ -140,11 +140,11 @@ def _trace_of(error: BaseException) -> str:
     except BaseException as raised:  # noqa: BLE001 -- of the user's as well
         require_users(raised)
         where = "".join(traceback.format_tb(error.__traceback__))
-        return f"{where}{described_error(error)}\n"
+        return f"{where}{describe_error(error)}\n"
 
 
 def out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is a lack of memory.
+    """Returns whether an error, or what caused it, is a lack of memory.
 
     Torch has errors of its own for that, by the device.
     """
@@ -163,7 +163,7 @@ def out_of_memory(error: BaseException | None) -> bool:
 
 
 def last_words(error: LatecomerError) -> str:
-    """The end of the traceback of what the user's code raised, as printable lines.
+    """Returns the end of the user's traceback as printable lines.
 
     Of an error that has no cause, its message.
     """
@@ -187,7 +187,7 @@ class Failure(NamedTuple):
         kind = type(error) if isinstance(error, LatecomerError) else LatecomerError
         cause = error.__cause__
         if kind is LatecomerError:
-            words = described_error(error)
+            words = describe_error(error)
         else:
             words = str(error)
             if cause is None:

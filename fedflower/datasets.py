@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcore.errors import WorkloadError
 from fedcore.partitions import Partition
-from fedrun.optional import needed
+from fedrun.optional import require
 
 _ROW = "latecomer row"  # the column by which rows are identified
 
@@ -35,7 +35,7 @@ def flower_partition(partitioner: Any, data: Any) -> Partition:
         ConfigError: ``data`` are columns, and ``datasets`` is not installed.
     """
     if isinstance(data, Mapping) and not hasattr(data, "column_names"):
-        datasets = needed("datasets", "flower-datasets", "a Flower partitioner")
+        datasets = require("datasets", "flower-datasets", "a Flower partitioner")
         data = datasets.Dataset.from_dict(dict(data))
     for name in ("dataset", "load_partition", "num_partitions"):
         if not hasattr(type(partitioner), name):

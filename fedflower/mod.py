@@ -55,10 +55,10 @@ from fedcore.participant import (
 from fedcore.payloads import dense_payload
 from fedcore.protocol import ModelName, Pull
 from fedcore.rng import Key
-from fedcore.text import kept_metrics
+from fedcore.text import keep_finite
 from fedcore.training import task_key
 from fedcore.typing import Vector
-from fedcore.user_code import can_be_shown, require_users, said_by
+from fedcore.user_code import can_be_shown, describe_exit, require_users
 from fedflower.app.app import seed_all
 from fedflower.app.library import flwr
 from fedflower.app.messages import read_place, read_reply, require_trained
@@ -178,7 +178,7 @@ def _call(
         if isinstance(error, Exception) and can_be_shown(error):
             raise
         require_users(error)
-        raise UserCodeError(f"the ClientApp {said_by(error)}") from error
+        raise UserCodeError(f"the ClientApp {describe_exit(error)}") from error
 
 
 @dataclass
@@ -356,7 +356,7 @@ class _Node:
             steps=config.step_count(1),  # the app's own steps are not known
             loss=found.loss,
             kept=state.kept,
-            metrics=kept_metrics(found.metrics),
+            metrics=keep_finite(found.metrics),
         )
         self.local = {**self.local, **self.layout.local(found.arrays)}
         return self.participant.finish(trained, base, self.key().fold_in("uplink"))

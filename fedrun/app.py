@@ -12,9 +12,9 @@ from fedcore.workload import Workload
 from fedrun.config import FederationConfig
 from fedrun.user_files import (
     digest_of,
+    find_imported,
     has_changed,
     import_file,
-    imported,
     note,
     why_not_imported,
 )
@@ -135,7 +135,7 @@ def _module(where: str, folder: Path, *, fresh: bool = False) -> ModuleType:
             if is_other or (fresh and has_changed(file)):
                 del sys.modules[where]  # it is of another folder, or has changed
         if where not in sys.modules:
-            same = imported(file)  # as a file of methods
+            same = find_imported(file)  # as a file of methods
             if same is not None:
                 return same
             importlib.invalidate_caches()
@@ -156,7 +156,7 @@ def _module(where: str, folder: Path, *, fresh: bool = False) -> ModuleType:
 def _from_file(path: Path, *, fresh: bool) -> ModuleType:
     if not path.is_file():
         raise WorkloadError(f"app {path}: no such file")
-    known = imported(path)
+    known = find_imported(path)
     if known is not None and not (fresh and has_changed(path)):
         return known
     return import_file(path, path.read_bytes())

@@ -26,7 +26,6 @@ def checksum_of(
 
 def is_sound(
     arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str]
-) -> bool | None:
-    """Returns whether a file is as it was written; None: it has no checksum."""
-    told = metadata.get(CHECK)
-    return None if told is None else told == checksum_of(arrays, metadata)
+) -> bool:
+    """Returns whether a file is as it was written, with its checksum."""
+    return metadata.get(CHECK) == checksum_of(arrays, metadata)

@@ -13,7 +13,7 @@ from fedcore.coordinator.events import Event, SnapshotOrdered, StepReason
 from fedcore.errors import DiskError
 from fedcore.typing import Seconds
 from fedrun.checkpoints import CheckpointKeeper
-from fedrun.journal.store import Row, divided
+from fedrun.journal.store import Row, split_actions
 from fedrun.run import Run
 
 _log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class GroupCommit:
 
     def take(self, actions: list[Action]) -> None:
         """Records join the next commit, and the other actions leave with it."""
-        records, others = divided(actions)
+        records, others = split_actions(actions)
         if records and not self._records:
             self._since = time.monotonic()
         for record in records:

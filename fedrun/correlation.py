@@ -1,4 +1,4 @@
-"""How far two series of values agree."""
+"""The correlation of two series of values."""
 
 import math
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ import numpy as np
 
 
 def pearson(one: Sequence[float], other: Sequence[float]) -> float:
-    """Pearson's correlation; NaN for fewer than two values, or if they are equal."""
+    """Returns Pearson's correlation; NaN of equal values, or of fewer than two."""
     if len(one) < 2 or min(np.ptp(one), np.ptp(other)) == 0:
         return math.nan
     return float(np.corrcoef(one, other)[0, 1])
 
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> float:
-    """Pearson's correlation of the ranks; equal values share their mean rank."""
+    """Returns the correlation of the ranks; equal values share their mean rank."""
     return pearson(_ranks(one), _ranks(other))
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fedcore.errors import WorkloadError
-from fedcore.evaluation import named
+from fedcore.evaluation import name_metrics
 from fedcore.metrics import RecallByClass
 from fedcore.training import evaluate_central
 from fedcore.typing import JSON
@@ -28,17 +28,17 @@ class Evaluation(NamedTuple):
     metrics: dict[str, float]
 
     def to_json(self) -> JSON:
-        """The same as plain data."""
+        """Returns it as plain data."""
         return {"samples": self.samples, "metrics": self.metrics}
 
     @classmethod
-    def from_json(cls, told: JSON) -> Self:
-        """Returns what :meth:`to_json` told; null, which strict JSON has, is NaN."""
+    def from_json(cls, saved: JSON) -> Self:
+        """Returns what :meth:`to_json` saved; null, which strict JSON has, is NaN."""
         metrics = {
             name: math.nan if value is None else float(value)
-            for name, value in told["metrics"].items()
+            for name, value in saved["metrics"].items()
         }
-        return cls(int(told["samples"]), metrics)
+        return cls(int(saved["samples"]), metrics)
 
 
 def evaluate_files(
@@ -93,7 +93,9 @@ def _with_recall(workload: Workload) -> Workload:
     metrics = getattr(workload, "metrics", None)
     if "metrics" not in known or (metrics is None and "loss" not in known):
         return workload  # it gives no outputs
-    more: dict[str, Any] = {"metrics": {**named(metrics), RECALL: _RecallOfLabels()}}
+    more: dict[str, Any] = {
+        "metrics": {**name_metrics(metrics), RECALL: _RecallOfLabels()}
+    }
     return replace(workload, **more)
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fedcore.errors import ModelError, SpecMismatchError
 from fedcore.merging import PARAMETER, in_moments
 from fedcore.model import FlatModel
-from fedcore.params import NO_REST, ParamSpec, Rest, placed
+from fedcore.params import NO_REST, ParamSpec, Rest, place_tensors
 from fedcore.typing import Vector
 from fedrun.checksums import CHECK, checksum_of
 from fedrun.durable import make_folder, sync_file, sync_folder
@@ -77,14 +77,14 @@ def save_model(
     With the ``rest`` the file is a whole checkpoint, which any program can load. Unless
     it is private, other users can read it, such as that of a server.
     """
-    told = {SPEC: spec.to_json(), **metadata}
+    texts = {SPEC: spec.to_json(), **metadata}
     if rest.tied:
-        told[TIED] = json.dumps(dict(rest.tied), sort_keys=True)
+        texts[TIED] = json.dumps(dict(rest.tied), sort_keys=True)
     if rest.about:
-        told[ABOUT] = json.dumps(dict(rest.about), sort_keys=True)
+        texts[ABOUT] = json.dumps(dict(rest.about), sort_keys=True)
     whole = complete(spec.unflatten(flat_D), rest)
-    told[CHECK] = checksum_of(whole, told)
-    save_arrays(path, whole, told, private=private)
+    texts[CHECK] = checksum_of(whole, texts)
+    save_arrays(path, whole, texts, private=private)
 
 
 def complete(trained: dict[str, Vector], rest: Rest) -> dict[str, npt.NDArray[Any]]:
@@ -157,7 +157,7 @@ def load_model(path: Path) -> tuple[ParamSpec, Vector]:
 
 
 def is_of_another_program(path: Path) -> bool:
-    """Whether a file does not say in which order its tensors make a model.
+    """Returns whether a file does not say in which order its tensors make a model.
 
     Raises:
         ModelError: the file is missing or damaged.
@@ -226,7 +226,7 @@ def warm_start(model: FlatModel, path: Path) -> Vector:
 
 
 def _spec_of(file: TensorFile) -> ParamSpec:
-    """The spec of all tensors of a file, in its order."""
+    """Returns the spec of all tensors of a file, in its order."""
     if not file.tensors:
         raise ModelError(f"{file.path}: there are no tensors in it")
     for name, stored in file.tensors.items():
@@ -236,13 +236,13 @@ def _spec_of(file: TensorFile) -> ParamSpec:
                 "floating-point tensors are trained"
             )
     shapes = ((name, stored.shape, PARAMETER) for name, stored in file.tensors.items())
-    return ParamSpec(placed(shapes))
+    return ParamSpec(place_tensors(shapes))
 
 
 def _flat(
     file: TensorFile, spec: ParamSpec, names: Mapping[str, str] = MappingProxyType({})
 ) -> Vector:
-    """The flat vector of a file's tensors.
+    """Returns the flat vector of a file's tensors.
 
     Args:
         file: holds all of them.
@@ -260,7 +260,7 @@ def _flat(
 
 
 def _names_in(file: TensorFile, spec: ParamSpec, rest: Rest) -> dict[str, str]:
-    """The names under which a file has the tensors of a model, where it has them.
+    """Returns a file's names of a model's tensors, where the file has them.
 
     Of a tied tensor that may be its second name.
     """
@@ -274,7 +274,7 @@ def _names_in(file: TensorFile, spec: ParamSpec, rest: Rest) -> dict[str, str]:
 def _difference(
     file: TensorFile, spec: ParamSpec, names: Mapping[str, str], rest: Rest | None
 ) -> str:
-    """What differs first between a file and a model, as a sentence; empty: nothing."""
+    """Returns the first difference between a file and a model, as a sentence, or ""."""
     known = {each.name for each in (*spec.tensors, *spec.local)}
     if rest is not None:
         known |= {*rest.frozen, *rest.tied}
@@ -308,15 +308,17 @@ def _difference(
 def _frozen_difference(
     file: TensorFile, spec: ParamSpec, theirs: ParamSpec | None, rest: Rest | None
 ) -> str:
-    """The first tensor that is not trained and differs; empty: none does.
+    """Returns the first tensor that is not trained and differs; empty: none does.
 
     A file of this program tells digests of those that it does not hold.
     """
     digests = {} if theirs is None else dict(theirs.digests)
     frozen = NO_REST.frozen if rest is None else rest.frozen
     for name, digest in spec.digests:
-        told = digests.get(name)
-        if not (told == digest if told else _is_same(file, name, frozen.get(name))):
+        expected = digests.get(name)
+        if not (
+            expected == digest if expected else _is_same(file, name, frozen.get(name))
+        ):
             return f"tensor {name!r} is not trained, and has other values in the model"
     return ""
 
@@ -326,7 +328,7 @@ def _equal(file: TensorFile, one: str, other: str) -> bool:
 
 
 def _is_same(file: TensorFile, name: str, expected: Any) -> bool:
-    """Whether a file has these values, as far as its type can tell."""
+    """Returns whether a file has these values, as far as its type can tell."""
     if expected is None or name not in file.tensors:
         return True
     if file.tensors[name].shape != np.shape(expected):
@@ -338,7 +340,7 @@ def _is_same(file: TensorFile, name: str, expected: Any) -> bool:
 def _changes(
     file: TensorFile, spec: ParamSpec, names: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """What is done to a file's values to make a model of them, in words."""
+    """Describes the changes that make a model of a file's values."""
     kinds = {file.tensors[names[each.name]].dtype: None for each in spec.tensors}
     changes = [f"{FLOATS[kind]} becomes float32" for kind in kinds if kind != "F32"]
     local = [each.name for each in spec.local if each.name in file.tensors]

@@ -81,6 +81,6 @@ class JsonFormatter(logging.Formatter):
         return json_line("log", level, facts, at.isoformat(timespec="milliseconds"))
 
 
-def dropped_line(count: int) -> str:
+def make_dropped_line(count: int) -> str:
     """Returns the line that says how many lines were dropped before it."""
     return json_line("dropped", "warning", {**present_ids(), "lines": count})

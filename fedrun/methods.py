@@ -17,8 +17,8 @@ from fedcore.config import Method, kind_of, methods, two_of_a_kind
 from fedcore.errors import ConfigError
 from fedrun.user_files import (
     digest_of,
+    find_imported,
     import_file,
-    imported,
     module_name,
     why_not_imported,
 )
@@ -74,7 +74,7 @@ def load_installed() -> None:
                 raise
 
 
-def installed() -> list[str]:
+def list_packages() -> list[str]:
     """Returns the packages whose methods were imported."""
     return _INSTALLED[1:]
 
@@ -114,7 +114,7 @@ def load_source(source: Source) -> None:
     if _LOADED.get(source.path) == source:
         return
     path = Path(source.path)
-    module = imported(path, source.digest)
+    module = find_imported(path, source.digest)
     before = [m for m in methods(Method) if m.__module__ == module_name(path)]
     if module is None:
         try:
@@ -145,7 +145,7 @@ def methods_of(source: Source) -> list[type[Method]]:
     return _methods_in(sys.modules[module_name(Path(source.path))])
 
 
-def loaded() -> tuple[Source, ...]:
+def list_sources() -> tuple[Source, ...]:
     """Returns the files of methods that this process has imported."""
     return tuple(_LOADED.values())
 
@@ -170,11 +170,13 @@ def name_files(raw: Any, folder: Path) -> Any:
         if not isinstance(name, str | Path):
             return raw  # the config says what is wrong with it
         source = _read(folder / name)
-        told = {"file": source.path, "digest": source.digest}
+        entry = {"file": source.path, "digest": source.digest}
         if (pinned.get("digest") or source.digest) != source.digest:
-            raise ConfigError(_changed(source.path, str(pinned["digest"]), source))
+            raise ConfigError(
+                _describe_change(source.path, str(pinned["digest"]), source)
+            )
         load_source(source)  # nothing in a file of another digest is run
-        found.append({**pinned, **told})
+        found.append({**pinned, **entry})
     return {**raw, "methods": found}
 
 
@@ -184,8 +186,8 @@ def require_named(raw: Any) -> None:
     Raises:
         ConfigError: one was not.
     """
-    for file, digest in _recorded(raw):
-        if _found(file, digest) is None:
+    for file, digest in _read_recorded(raw):
+        if _find_source(file, digest) is None:
             raise ConfigError(
                 f"this run uses methods of the file {file} (SHA-256 {digest}...), "
                 "which is imported only if you name it: --methods FILE"
@@ -199,27 +201,27 @@ def require_same(raw: Any) -> None:
         ConfigError: one was not named, or has changed.
     """
     require_named(raw)
-    for file, digest in _recorded(raw):
-        source = _found(file, digest)
+    for file, digest in _read_recorded(raw):
+        source = _find_source(file, digest)
         if source is not None and source.digest != digest:
-            raise ConfigError(_changed(file, digest, source))
+            raise ConfigError(_describe_change(file, digest, source))
 
 
-def _recorded(raw: Any) -> Iterable[tuple[str, str]]:
+def _read_recorded(raw: Any) -> Iterable[tuple[str, str]]:
     given = raw.get("methods") if isinstance(raw, Mapping) else None
     for item in given if isinstance(given, list | tuple) else ():
         if isinstance(item, Mapping) and item.get("digest"):
             yield str(item.get("file")), str(item["digest"])
 
 
-def _found(file: str, digest: str) -> Source | None:
-    """The file that was imported with this digest, or else under this name."""
+def _find_source(file: str, digest: str) -> Source | None:
+    """Returns the file that was imported with this digest, or else under this name."""
     alike = [s for s in _LOADED.values() if Path(s.path).name == Path(file).name]
     same = [s for s in _LOADED.values() if s.digest == digest]
     return next(iter([*same, *alike]), None)
 
 
-def _changed(file: str, digest: str, now: Source) -> str:
+def _describe_change(file: str, digest: str, now: Source) -> str:
     return (
         f"methods: {file} has changed since this run began: its SHA-256 was "
         f"{digest}..., and that of {now.path} is {now.digest}...; put it back, or "

@@ -7,12 +7,12 @@ from typing import Any
 from fedcore.errors import ConfigError
 
 
-def installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
     """Returns whether a package is there; it is not imported."""
     return find_spec(module) is not None
 
 
-def needed(module: str, extra: str, purpose: str) -> Any:
+def require(module: str, extra: str, purpose: str) -> Any:
     """Imports a module of an optional package.
 
     Args:
@@ -24,7 +24,7 @@ def needed(module: str, extra: str, purpose: str) -> Any:
         ConfigError: it is not installed; the message says how to install it.
     """
     package = module.partition(".")[0]
-    if not installed(package):
+    if not is_installed(package):
         raise ConfigError(
             f"{purpose} needs the package {package}: pip install 'latecomer[{extra}]'"
         )

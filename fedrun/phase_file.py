@@ -30,7 +30,7 @@ def first_client(path: Path) -> str | None:
     if not path.is_file() or not path.stat().st_size:
         return None
     with open(open_to_read(path), "rb") as file:
-        return str(_head(path, 1, _parsed(file.readline(4096)))["client"])
+        return str(_head(path, 1, _parse(file.readline(4096)))["client"])
 
 
 def read_phases(path: Path) -> Trace:
@@ -46,7 +46,7 @@ def read_phases(path: Path) -> Trace:
         raise ConfigError(f"{path}: {error.strerror}") from error
     if not lines:
         raise ConfigError(f"{path}: the trace is empty")
-    client = _head(path, 1, _parsed(lines[0]))["client"]
+    client = _head(path, 1, _parse(lines[0]))["client"]
     try:
         return trace_of(client, _rows(path, lines, client))
     except ConfigError as error:
@@ -57,7 +57,7 @@ def read_phases(path: Path) -> Trace:
 def _rows(path: Path, lines: list[bytes], client: str) -> Iterator[Row]:
     start = task = 0  # how often the client was started, and the tasks before
     for number, line in enumerate(lines, 1):
-        found = _parsed(line)
+        found = _parse(line)
         if found is None:
             if not line.strip():
                 continue
@@ -81,7 +81,7 @@ def _rows(path: Path, lines: list[bytes], client: str) -> Iterator[Row]:
         yield row._replace(task=start + row.task)
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

@@ -23,9 +23,9 @@ from fedrun.files import load_model, load_model_for, load_rest
 from fedrun.journal import Configured, Journal, exists, new_coordinator, recover, remove
 from fedrun.journal.recover import SECRET
 from fedrun.journal.repair import cut_off
-from fedrun.journal.store import NO_FACTS, divided
+from fedrun.journal.store import NO_FACTS, split_actions
 from fedrun.lock import is_locked
-from fedrun.methods import installed, require_same
+from fedrun.methods import list_packages, require_same
 
 
 @dataclass
@@ -111,14 +111,14 @@ def free_name(folder: Path, name: str, at: Seconds) -> bool:
     Raises:
         JournalError: there is no run, or a server has it.
     """
-    with _unserved(folder, at) as run:
+    with _open_unserved(folder, at) as run:
         actions = run.coordinator.handle(Freed(at=at, name=name))
-        _persisted(run.journal, actions)
+        _persist(run.journal, actions)
         return bool(actions)
 
 
 class Done(NamedTuple):
-    """What came of an act of an operator."""
+    """The outcome of an operator's act."""
 
     version: int
     """The newest version of the run."""
@@ -133,12 +133,12 @@ def operate(folder: Path, act: Act) -> Done:
         ConfigError: it cannot be done; the message says why.
         JournalError: there is no run, a server has it, or its disk failed.
     """
-    with _unserved(folder, act.at) as run:
+    with _open_unserved(folder, act.at) as run:
         coordinator, journal = run.coordinator, run.journal
         act = replace(act, at=max(act.at, coordinator.state.at))
         if reason := objection(act, coordinator.state):
             raise ConfigError(f"{folder}: {reason}")
-        _persisted(journal, coordinator.handle(act))
+        _persist(journal, coordinator.handle(act))
         done = Done(coordinator.state.version)
         if isinstance(act, SnapshotOrdered):
             number = journal.store.last
@@ -148,11 +148,11 @@ def operate(folder: Path, act: Act) -> Done:
 
 
 @contextmanager
-def _unserved(folder: Path, at: Seconds) -> Iterator[Run]:
+def _open_unserved(folder: Path, at: Seconds) -> Iterator[Run]:
     """Opens a run that no server has, with the settings that it has."""
     with closing(Journal.open(folder)) as journal:
-        told = journal.configurations()[-1][1]
-        yield _resume(journal, parse_config(told.config), at, amend=False)
+        recorded = journal.configurations()[-1][1]
+        yield _resume(journal, parse_config(recorded.config), at, amend=False)
 
 
 def require_run(folder: Path) -> None:
@@ -179,7 +179,7 @@ def forget_failed(folder: Path) -> bool:
     if is_locked(folder):
         return False
     with closing(Journal.open(folder, read_only=True)) as journal:
-        is_served = journal.store.noted(SECRET) is not None
+        is_served = journal.store.read_fact(SECRET) is not None
         has_versions = any(journal.store.find(Stepped.__name__))
     if is_served or has_versions:
         return False
@@ -210,7 +210,7 @@ def start_run(
     if config.algorithm.downlink.adds_exactly:
         initial_D = on_grid(initial_D)
     epoch, run_id = epoch or fresh_name(), fresh_name()
-    configured = _configured(config, at, run_id, spec, epoch, digest(initial_D))
+    configured = _record_setup(config, at, run_id, spec, epoch, digest(initial_D))
     facts = NO_FACTS if secret is None else {SECRET: secret.hex()}
     journal = Journal.create(
         config.server.journal,
@@ -221,22 +221,22 @@ def start_run(
         durable=durable,
     )
     coordinator = new_coordinator(config, spec, initial_D, epoch, secret)
-    return _begun(Run(config, run_id, journal, coordinator, [], None), at)
+    return _begin(Run(config, run_id, journal, coordinator, [], None), at)
 
 
 def _resume(
     journal: Journal, config: FederationConfig, at: Seconds, *, amend: bool
 ) -> Run:
-    told = journal.configurations()[-1][1]
-    changes = differences(_as_json(parse_config(told.config)), _as_json(config))
+    recorded = journal.configurations()[-1][1]
+    changes = differences(_as_json(parse_config(recorded.config)), _as_json(config))
     _refuse_changes(journal, changes, amend=amend)
     if not amend:
-        require_same(told.config)
-    if journal.store.noted(SECRET) is None:  # a simulation
+        require_same(recorded.config)
+    if journal.store.read_fact(SECRET) is None:  # a simulation
         journal.store.note(SECRET, secrets.token_hex(SECRET_BYTES))
     recovered = recover(journal)
     coordinator = recovered.coordinator
-    require_first_model(config, coordinator.algorithm.model, told)
+    require_first_model(config, coordinator.algorithm.model, recorded)
     coordinator.algorithm.config.require_successor(config.algorithm)
     at = max(at, coordinator.state.at)
     actions: list[Action] = []
@@ -247,15 +247,19 @@ def _resume(
         if coordinator.state.count and any(
             "algorithm.aggregator" in c for c in changes
         ):
-            actions += _persisted(journal, coordinator.flush(at))
-        configured = _configured(config, at, told.run_id, spec, told.epoch, told.origin)
+            actions += _persist(journal, coordinator.flush(at))
+        configured = _record_setup(
+            config, at, recorded.run_id, spec, recorded.epoch, recorded.origin
+        )
         journal.append([configured])
         coordinator.amend(
             config.algorithm.build(spec), config.stop, config.evaluate, config.timeouts
         )
     resume = any(change.startswith("stop") for change in changes)
-    run = Run(config, told.run_id, journal, coordinator, actions, recovered.replayed)
-    return _begun(run, at, resume=resume)
+    run = Run(
+        config, recorded.run_id, journal, coordinator, actions, recovered.replayed
+    )
+    return _begin(run, at, resume=resume)
 
 
 def _refuse_changes(journal: Journal, changes: list[str], *, amend: bool) -> None:
@@ -270,29 +274,29 @@ def _refuse_changes(journal: Journal, changes: list[str], *, amend: bool) -> Non
         )
 
 
-def _begun(run: Run, at: Seconds, *, resume: bool = False) -> Run:
+def _begin(run: Run, at: Seconds, *, resume: bool = False) -> Run:
     actions = run.coordinator.begin(at, resume=resume)
-    run.actions += _persisted(run.journal, actions)
+    run.actions += _persist(run.journal, actions)
     return run
 
 
-def _persisted(journal: Journal, actions: list[Action]) -> list[Action]:
+def _persist(journal: Journal, actions: list[Action]) -> list[Action]:
     """Makes records durable; returns the other actions, to be carried out then."""
-    records, others = divided(actions)
+    records, others = split_actions(actions)
     if records:
         journal.append(records)
     return others
 
 
 def require_first_model(
-    config: FederationConfig, spec: ParamSpec, told: Configured
+    config: FederationConfig, spec: ParamSpec, recorded: Configured
 ) -> None:
     """Compares the config's ``model``, if it is there, with what a run began with.
 
     Args:
         config: names the file.
         spec: of the run's model.
-        told: the record of the run's settings.
+        recorded: the record of the run's settings.
 
     Raises:
         SpecMismatchError: it is another model.
@@ -300,7 +304,7 @@ def require_first_model(
     if not config.model.is_file():
         return
     loaded = load_model_for(spec, config.model)
-    if version_0(loaded.flat_D, told.origin) is None:
+    if version_0(loaded.flat_D, recorded.origin) is None:
         raise SpecMismatchError(
             f"{config.model} is not the model that this run began with; put it back, "
             "or start another run (server.journal)"
@@ -308,25 +312,21 @@ def require_first_model(
 
 
 def differences(old: Any, new: Any, path: str = "") -> list[str]:
-    """Lists the differences between two configs, as ``field: old -> new``.
-
-    A list that an earlier version did not know is no difference while it is empty.
-    """
+    """Lists the differences between two configs, as ``field: old -> new``."""
     if isinstance(old, dict) and isinstance(new, dict):
         found = []
         for key in sorted({*old, *new}):
             inner = f"{path}.{key}" if path else key
             found += differences(old.get(key), new.get(key), inner)
         return found
-    is_same = old == new or (old is None and new == [])
-    return [] if is_same else [f"{path}: {old!r} -> {new!r}"]
+    return [] if old == new else [f"{path}: {old!r} -> {new!r}"]
 
 
 def _as_json(config: FederationConfig) -> Any:
     return config.model_dump(mode="json")
 
 
-def _configured(
+def _record_setup(
     config: FederationConfig,
     at: Seconds,
     run_id: str,
@@ -335,7 +335,7 @@ def _configured(
     origin: str,
 ) -> Configured:
     versions = {"python": platform.python_version(), "machine": platform.machine()}
-    for package in ("latecomer", "numpy", *installed()):
+    for package in ("latecomer", "numpy", *list_packages()):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

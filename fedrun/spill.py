@@ -48,7 +48,7 @@ class Spill:
         """Returns memory for a message, as :func:`fedcore.payloads.room`."""
         return payloads.room(nbytes, self.memory)
 
-    def moved(self, vector_D: Vector) -> Vector:
+    def move(self, vector_D: Vector) -> Vector:
         """Returns the same values in a file, if they are large and there is room.
 
         Args:

@@ -86,7 +86,7 @@ def connect_to_write(
     return db
 
 
-def require_schema(db: sqlite3.Connection, schema: str, also: str = "") -> None:
+def require_schema(db: sqlite3.Connection, schema: str) -> None:
     """Checks that a database has the tables of a schema, and nothing else.
 
     A view, a trigger or a computed column of a foreign database runs when it is read.
@@ -94,7 +94,6 @@ def require_schema(db: sqlite3.Connection, schema: str, also: str = "") -> None:
     Args:
         db: the database.
         schema: statements that make the tables, and indexes that may be there.
-        also: statements of what else may be there.
 
     Raises:
         ForeignSchemaError: it has something else, or lacks a table.
@@ -104,7 +103,7 @@ def require_schema(db: sqlite3.Connection, schema: str, also: str = "") -> None:
         _plain(str(sql)): f"{what} {name}" for what, name, sql in db.execute(query)
     }
     known = _statements(schema)
-    allowed = known | _statements(also) | _STATISTICS
+    allowed = known | _STATISTICS
     if foreign := sorted(found[each] for each in found.keys() - allowed):
         raise ForeignSchemaError(
             f"holds what this program does not make ({', '.join(foreign)[:_LONG]!a}): "

@@ -71,12 +71,12 @@ class TensorFile:
         begin = _LENGTH + length
         self.tensors = {
             name: Stored(
-                told["dtype"],
-                tuple(told["shape"]),
-                begin + told["data_offsets"][0],
-                told["data_offsets"][1] - told["data_offsets"][0],
+                entry["dtype"],
+                tuple(entry["shape"]),
+                begin + entry["data_offsets"][0],
+                entry["data_offsets"][1] - entry["data_offsets"][0],
             )
-            for name, told in header.items()
+            for name, entry in header.items()
         }
 
     def read(self, name: str) -> npt.NDArray[Any]:

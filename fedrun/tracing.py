@@ -15,7 +15,7 @@ from typing import Any
 from fedcore.errors import ConfigError
 from fedcore.typing import Seconds
 from fedrun.json_lines import concern
-from fedrun.optional import needed
+from fedrun.optional import require
 
 EXTRA = "telemetry"
 CONSOLE = "console"  # in place of a collector's URL
@@ -100,7 +100,7 @@ def _exporter(to: str | None) -> Any:
     Raises:
         ConfigError: a package is missing, or what is asked for is not here.
     """
-    export = needed("opentelemetry.sdk.trace.export", EXTRA, "a trace")
+    export = require("opentelemetry.sdk.trace.export", EXTRA, "a trace")
     if to == CONSOLE:
         return export.ConsoleSpanExporter()
     kind = os.environ.get(_EXPORTER) or "otlp"
@@ -110,7 +110,7 @@ def _exporter(to: str | None) -> Any:
     if protocol != _HTTP:
         raise ConfigError(f"{_PROTOCOLS[1]}={protocol}: expected {_HTTP}")
     module = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
-    otlp = needed(module, EXTRA, "a trace")
+    otlp = require(module, EXTRA, "a trace")
     if to is None:
         return otlp.OTLPSpanExporter()
     return otlp.OTLPSpanExporter(endpoint=to.rstrip("/").removesuffix(_PATH) + _PATH)
@@ -121,11 +121,11 @@ class Spans(Tracer):
 
     def __init__(self, service: str, exporter: Any, *, at_once: bool = False) -> None:
         """``exporter`` is one of OpenTelemetry; ``at_once``: each span by itself."""
-        sdk = needed("opentelemetry.sdk.trace", EXTRA, "a trace")
-        export = needed("opentelemetry.sdk.trace.export", EXTRA, "a trace")
-        resources = needed("opentelemetry.sdk.resources", EXTRA, "a trace")
-        self._api = needed("opentelemetry.trace", EXTRA, "a trace")
-        travelling = needed(
+        sdk = require("opentelemetry.sdk.trace", EXTRA, "a trace")
+        export = require("opentelemetry.sdk.trace.export", EXTRA, "a trace")
+        resources = require("opentelemetry.sdk.resources", EXTRA, "a trace")
+        self._api = require("opentelemetry.trace", EXTRA, "a trace")
+        travelling = require(
             "opentelemetry.trace.propagation.tracecontext", EXTRA, "a trace"
         )
         self._travelling = travelling.TraceContextTextMapPropagator()
@@ -139,7 +139,7 @@ class Spans(Tracer):
     def span(self, name: str, **facts: Any) -> AbstractContextManager[Any]:
         """Makes a span of the block, within the span around it."""
         made: AbstractContextManager[Any] = self._tracer.start_as_current_span(
-            name, attributes=_named(facts)
+            name, attributes=_name(facts)
         )
         return made
 
@@ -153,14 +153,14 @@ class Spans(Tracer):
             name,
             context=self._travelling.extract(carrier),
             kind=self._api.SpanKind.SERVER,
-            attributes=_named(facts),
+            attributes=_name(facts),
         ) as span:
             concern(trace_id=_trace_id(span))
             yield
 
     def note(self, **facts: Any) -> None:
         """Adds facts to the span around the caller."""
-        self._api.get_current_span().set_attributes(_named(facts))
+        self._api.get_current_span().set_attributes(_name(facts))
 
     def here(self) -> Any:
         """Returns the context of the span around the caller."""
@@ -170,14 +170,14 @@ class Spans(Tracer):
     def moment(self, name: str, links: Iterable[Any], **facts: Any) -> None:
         """Makes a span without a length, with links to others."""
         made = [self._api.Link(context) for context in links]
-        self._tracer.start_span(name, links=made, attributes=_named(facts)).end()
+        self._tracer.start_span(name, links=made, attributes=_name(facts)).end()
 
     def begin(self, name: str, parent: Any = None, **facts: Any) -> Any:
         """Begins a span that is ended by hand."""
         context = None if parent is None else self._api.set_span_in_context(parent)
         kind = self._api.SpanKind.CLIENT
         return self._tracer.start_span(
-            name, context=context, kind=kind, attributes=_named(facts)
+            name, context=context, kind=kind, attributes=_name(facts)
         )
 
     def headers(self, span: Any) -> Headers:
@@ -203,6 +203,6 @@ def _trace_id(span: Any) -> str:
     return f"{span.get_span_context().trace_id:032x}"
 
 
-def _named(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _name(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Returns attributes under names of our own; None is unknown."""
     return {f"fed.{key}": value for key, value in facts.items() if value is not None}

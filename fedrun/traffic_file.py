@@ -29,15 +29,10 @@ CREATE TABLE lanes (
   PRIMARY KEY (cid, way, codec)
 ) WITHOUT ROWID;
 """
-_BEFORE = """
-CREATE TABLE crossed (
-  cid TEXT PRIMARY KEY, up INTEGER NOT NULL, down INTEGER NOT NULL
-) WITHOUT ROWID;
-"""  # an earlier version counted at sockets, too
 
 
 def _is_of_disk(error: Exception) -> bool:
-    """Whether the disk is the reason, and not what the file holds."""
+    """Returns whether the disk is the reason, and not what the file holds."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary one
@@ -78,7 +73,7 @@ class TrafficFile:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=OFF")  # counts are not worth an fsync
         version = db.execute("PRAGMA user_version").fetchone()[0]
-        require_schema(db, _SCHEMA if version else "", _BEFORE)
+        require_schema(db, _SCHEMA if version else "")
         if not version:
             db.executescript(
                 f"BEGIN; {_SCHEMA} PRAGMA user_version={_SCHEMA_VERSION}; COMMIT;"
@@ -99,7 +94,7 @@ class TrafficFile:
                 contextlib.suppress(*ERRORS, OSError),
                 closing(connect(self._path, how)) as db,
             ):
-                require_schema(db, _SCHEMA, _BEFORE)
+                require_schema(db, _SCHEMA)
                 found = _read(db)
         counted = "on from those that it holds" if found else "from zero"
         _log.warning(
@@ -169,7 +164,7 @@ def read_traffic(folder: Path) -> Traffic | None:
                     path,
                 )
                 return None
-            require_schema(db, _SCHEMA, _BEFORE)
+            require_schema(db, _SCHEMA)
             return _read(db)
     except (*ERRORS, OSError) as error:
         _log.warning("%s: %s", path, message(error))
@@ -177,7 +172,7 @@ def read_traffic(folder: Path) -> Traffic | None:
 
 
 def _is_empty(db: sqlite3.Connection) -> bool:
-    """Whether the tables could not be made."""
+    """Returns whether the tables could not be made."""
     (tables,) = db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
     return not tables
 

@@ -28,7 +28,7 @@ def in_bytes(nbytes: float) -> str:
     for size, name in _BYTES:
         if nbytes >= size:
             return f"{digits(nbytes / size)} {name}"
-    return counted(round(nbytes), "byte")
+    return amount(round(nbytes), "byte")
 
 
 def unbroken_bytes(nbytes: float) -> str:
@@ -62,7 +62,7 @@ def metric(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
-def counted(count: int, noun: str, nouns: str = "") -> str:
+def amount(count: int, noun: str, nouns: str = "") -> str:
     """Formats a number of things: ``1 update``, ``1,200 updates``."""
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 

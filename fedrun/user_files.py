@@ -6,7 +6,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from fedcore.user_code import described_error, require_users, said_by
+from fedcore.user_code import describe_error, describe_exit, require_users
 
 PREFIX = "_latecomer_app_"  # of the names of modules that were files
 _DIGESTS: dict[Path, str] = {}  # of files, when they were imported
@@ -24,7 +24,7 @@ def note(file: Path) -> None:
 
 
 def has_changed(file: Path) -> bool:
-    """Whether a file differs from what was imported."""
+    """Returns whether a file differs from what was imported."""
     now = digest_of(file.read_bytes())
     return _DIGESTS.setdefault(file, now) != now
 
@@ -38,7 +38,7 @@ def module_name(path: Path) -> str:
     return f"{PREFIX}{path.stem}_{digest_of(str(path).encode())}"
 
 
-def imported(path: Path, digest: str | None = None) -> ModuleType | None:
+def find_imported(path: Path, digest: str | None = None) -> ModuleType | None:
     """Returns the module that was made of a file, if any.
 
     Args:
@@ -63,10 +63,10 @@ def why_not_imported(error: BaseException) -> str:
     require_users(error)
     if isinstance(error, SystemExit):
         return (
-            f"it {said_by(error)}; put what reads the command line or ends a script "
-            'under if __name__ == "__main__":'
+            f"it {describe_exit(error)}; put what reads the command line or ends a "
+            'script under if __name__ == "__main__":'
         )
-    return described_error(error)
+    return describe_error(error)
 
 
 def import_file(path: Path, source: bytes) -> ModuleType:

@@ -207,7 +207,7 @@ class Core:
         self._run = run
         self.spill = Spill(run.journal.folder)
         """Holds large vectors while no reader needs them."""
-        run.coordinator.state.set_aside(self.spill.moved)
+        run.coordinator.state.set_aside(self.spill.move)
         self.now = Clock(run.coordinator.state.at).now
         self._observe = observe
         self._group = GroupCommit(run, self._show)
@@ -424,7 +424,7 @@ class Core:
         assert call.event is not None
         self._commit(lazy_too=True, is_whole=False)
         self._run.coordinator = recover(self._run.journal).coordinator
-        self._run.coordinator.state.set_aside(self.spill.moved)
+        self._run.coordinator.state.set_aside(self.spill.move)
         self._old_timers += 1
         failed = call.failed if error is not None else _ignore
 

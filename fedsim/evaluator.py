@@ -18,7 +18,7 @@ from fedcore.errors import ConfigError, WorkloadError
 from fedcore.model import FlatModel, Metrics
 from fedcore.participant import Participant, ParticipantState
 from fedcore.protocol import Ack, Reply
-from fedcore.training import evaluate_central, evaluate_own, written_by
+from fedcore.training import evaluate_central, evaluate_own, text_of_model
 from fedcore.typing import Seconds, State, Vector
 from fedcore.user_code import AFTER_FAILURE, MOST_FAILURES, last_words, user_code
 from fedcore.workload import Client, Workload
@@ -92,7 +92,7 @@ class SimulatedEvaluator:
                     values, samples = evaluate_central(
                         self._model, public_D, reply.patch.version, self._test
                     )
-                    text = written_by(self._model, public_D)
+                    text = text_of_model(self._model, public_D)
             except WorkloadError as error:
                 self._fail(error)
                 return

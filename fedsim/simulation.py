@@ -161,7 +161,7 @@ def _warn_of_unused(config: FederationConfig, clients: Sequence[Client]) -> None
     """Logs overrides that match none of the simulated clients."""
     settings = ClientSettings(config.algorithm.client)
     names = [client.name for client in clients]
-    for entry in settings.unused(names):
+    for entry in settings.find_unused(names):
         _log.warning(
             "algorithm.client.overrides: no simulated client has the settings of %s; "
             "their names are %s to %s",

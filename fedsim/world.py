@@ -150,7 +150,7 @@ class World:
         if isinstance(event, Evaluated):
             row = self.run.coordinator.state.clients[event.cid]
             if row.role == "evaluator":
-                self._divergence.evaluated(event.values, event.version)
+                self._divergence.observe_evaluation(event.values, event.version)
                 for warning in self._divergence.news():
                     _log.warning("%s", warning)
         if self._on_event is None:

@@ -13,9 +13,9 @@ from rich.console import Console
 from fedcore.coding import (
     best_split,
     coded_gradient_seconds,
-    expected_rates,
     kth_fastest,
     mds_seconds,
+    mean_rates,
     replicated_seconds,
     saving,
     shuffle_coded,
@@ -29,7 +29,7 @@ from fedcore.distributions import Floats
 from fedcore.errors import ConfigError
 from fedcore.rng import Key
 from fedcore.typing import JSON
-from fedrun.units import counted, in_bytes
+from fedrun.units import amount, in_bytes
 from fedstudies.curves import draw_line, figure_of
 from fedstudies.frame import (
     Findings,
@@ -198,7 +198,7 @@ class Coding(Study["Codes"]):
     def _shuffles(self) -> Iterator["Shuffle"]:
         n = self.workers
         for cached in sorted({max(c, 1 / n) for c in _CACHES}):
-            rates = expected_rates(n, cached)
+            rates = mean_rates(n, cached)
             yield Shuffle(cached, *rates, saving(n, cached, self.gain))
 
     def _demonstrate(self) -> "Demonstration":
@@ -216,7 +216,7 @@ class Coding(Study["Codes"]):
             cached,
             done.uncoded_nbytes,
             done.coded_nbytes,
-            expected_rates(few, max(cached, 1 / few))[1] * data.nbytes,
+            mean_rates(few, max(cached, 1 / few))[1] * data.nbytes,
             wrong,
         )
 
@@ -302,7 +302,7 @@ class Codes(Outcome):
     @property
     def heading(self) -> str:
         """How many workers, which delays, how many trials."""
-        workers = counted(self.study.workers, "worker")
+        workers = amount(self.study.workers, "worker")
         return (
             f"{workers}, straggling rate {self.study.straggling:g}, "
             f"{self.study.trials:,} trials each; one undisturbed worker takes the time "
@@ -323,7 +323,7 @@ class Codes(Outcome):
         else:
             (fastest,) = [row for row in self.of("MDS") if row.number == k]
             words = (
-                f"an MDS code that waits for {k} of {counted(n, 'worker')} "
+                f"an MDS code that waits for {k} of {amount(n, 'worker')} "
                 f"takes {_took(fastest)}, and without a code it takes "
                 f"{_took(uncoded)}: {uncoded.formula / fastest.formula:.2f} times as "
                 "long"

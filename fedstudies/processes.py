@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from fedcore.errors import LatecomerError
 from fedrun.cli.command import log_to_stderr
-from fedrun.methods import Source, load_source, loaded
+from fedrun.methods import Source, list_sources, load_source
 from fedsim.engines.child_processes import deaf, end_with_parent
 
 Task = TypeVar("Task")
@@ -70,7 +70,10 @@ def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
     is_verbose = logging.getLogger().isEnabledFor(logging.DEBUG)  # as with --verbose
     # A process that has started threads, as torch does, must not be forked.
     pool = ProcessPoolExecutor(
-        jobs, get_context("spawn"), initializer=_begin, initargs=(is_verbose, loaded())
+        jobs,
+        get_context("spawn"),
+        initializer=_begin,
+        initargs=(is_verbose, list_sources()),
     )
     try:
         yield pool

@@ -19,7 +19,7 @@ from fedcore.protocol import Verdict
 from fedrun.evaluation import main_metric
 from fedrun.fields import wrong_field
 from fedstudies.statistics import Estimate, estimate
-from fedview.report.byte_counts import ByteCounts, published_at
+from fedview.report.byte_counts import ByteCounts, times_of_versions
 from fedview.report.downsample import Floats, floats
 from fedview.results import NOT_METRICS, Results, Table, is_number
 
@@ -52,7 +52,7 @@ class Trial:
     broken: bool = False
     """Whether the run stopped making versions, or its updates were not finite."""
     decided: int = 0
-    """Updates that got a verdict; 0 in files that an older version wrote."""
+    """Updates that got a verdict."""
 
     @property
     def nbytes(self) -> int:
@@ -137,7 +137,7 @@ def read_trial(results: Results, *, broken: bool = False) -> Trial:
     table, decided = _evaluations(results), results.of(Decided)
     down = (r.nbytes for r in results.of(Leased) if r.cid not in results.evaluators)
     versions = table.get("version", [])
-    published = published_at(results, versions)
+    published = times_of_versions(results, versions)
     measured = floats(table.get("seconds", []))
     seconds = np.where(np.isfinite(published), published, measured)
     counts = _counts(results, seconds)

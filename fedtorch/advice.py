@@ -1,4 +1,4 @@
-"""What a user should know of a model whose buffers are averaged or stay on clients."""
+"""Advice about models whose buffers are averaged or stay on clients."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""Where torch computes: on the CPU or on an accelerator of this machine."""
+"""Chooses the device that torch computes on: the CPU or an accelerator."""
 
 import torch
 

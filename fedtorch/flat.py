@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from fedcore.errors import ModelError
-from fedcore.evaluation import MetricsOf, measured, named
+from fedcore.evaluation import MetricsOf, measure, name_metrics
 from fedcore.memory import LARGE, give_back
 from fedcore.metrics import Mean
 from fedcore.model import Metrics, StackedModel, Weighted
@@ -31,7 +31,7 @@ from fedtorch.layout import Buffers, layout
 from fedtorch.modules import check_module, limit_threads
 from fedtorch.raised import needing_batches
 from fedtorch.remembered import draws_on, memory_of
-from fedtorch.tensors import CPU, across, join_tensors, mapped
+from fedtorch.tensors import CPU, across, join_tensors, map_tensors
 from fedtorch.tensors import to_targets as to_targets
 from fedtorch.tensors import to_tensor as to_tensor
 from fedtorch.whole import Beside, WholeModel, flat_of, to_training
@@ -65,7 +65,7 @@ class FlatModule:
         self._loss, self._metrics, self._samples = loss, metrics, samples
         self._write = write
         # What is not trained is drawn alike everywhere, and in every run.
-        module = check_module(self._drawn(Key.root(0)))
+        module = check_module(self._draw(Key.root(0)))
         self._layout = layout(module, buffers, local)
         self.advice = self._layout.advice
         self._whole = whole = WholeModel(module, self._layout, device, beside)
@@ -75,7 +75,7 @@ class FlatModule:
         self._w, self._g = self._w_here_D.numpy(), self._g_here_D.numpy()
         self.room_D: Vector | None = self._w
         self.free()
-        self._loss_there = moved(loss, device)
+        self._loss_there = move_loss(loss, device)
         self._memory = memory_of(module, self._loss_there)
         limit_threads(module)
 
@@ -83,7 +83,7 @@ class FlatModule:
         with user_code("model"):
             return self._make()
 
-    def _drawn(self, key: Key) -> nn.Module:
+    def _draw(self, key: Key) -> nn.Module:
         restore = global_draws()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(key.seed())
@@ -95,7 +95,7 @@ class FlatModule:
 
     def initial(self, key: Key) -> Vector:
         """Returns the weights that the module's initialisation draws for a key."""
-        flat_D = flat_of(self._drawn(key), self.spec)
+        flat_D = flat_of(self._draw(key), self.spec)
         give_back(flat_D.nbytes)
         return flat_D
 
@@ -146,7 +146,7 @@ class FlatModule:
         """
         return self._gradient_of(w_D, x, y, self._begin())
 
-    def looked_at(self, w_D: Vector, x: Any, y: Any) -> None:
+    def look_at(self, w_D: Vector, x: Any, y: Any) -> None:
         """Computes a gradient, and looks whether the user's objects remember it.
 
         Raises:
@@ -184,7 +184,10 @@ class FlatModule:
             self._whole.load_buffers(module)
             inputs, targets = self._there(x), across(to_targets(y), self._device)
             if is_other:
-                inputs, targets = mapped(inputs, other), mapped(targets, other)
+                inputs, targets = (
+                    map_tensors(inputs, other),
+                    map_tensors(targets, other),
+                )
             found: torch.Tensor = loss(self._outputs(inputs, module), targets)
             return [found.item()]
 
@@ -249,7 +252,7 @@ class FlatModule:
         total = 0.0
         for place, weight in enumerate(weights_B.tolist()):
             row = slice(place, place + 1)
-            own = self._loss_there(output[row], mapped(targets, itemgetter(row)))
+            own = self._loss_there(output[row], map_tensors(targets, itemgetter(row)))
             total += weight * own.item()
         return total / len(weights_B)
 
@@ -289,7 +292,7 @@ class FlatModule:
         """Returns a batch on the module's device."""
         return across(to_tensor(data), self._device)
 
-    def stacked(self, device: str = "cpu") -> StackedModel:
+    def stack(self, device: str = "cpu") -> StackedModel:
         """Returns many such models as one, which computes their gradients at once.
 
         Raises:
@@ -304,7 +307,7 @@ class FlatModule:
             self._loss,
             self.gradient,
             device,
-            look=self.looked_at if self._memory.is_needed else None,
+            look=self.look_at if self._memory.is_needed else None,
             fixed=self._layout.fixed,
             local_L=self.local_L,
         )
@@ -314,13 +317,13 @@ class FlatModule:
     ) -> tuple[Metrics, int]:
         """Returns the loss and the user's metrics over a whole data set."""
         samples = self._samples(data, "the evaluation data")
-        metrics = {"loss": Mean(self._loss), **named(self._metrics)}
+        metrics = {"loss": Mean(self._loss), **name_metrics(self._metrics)}
         with self._evaluating(w_D, local_L) as module, torch.no_grad():
             outputs = (
                 (across(self._outputs(self._there(x), module), CPU), to_targets(y))
                 for x, y in evaluation_data(samples)
             )
-            found = measured(metrics, outputs, join_tensors), len(samples)
+            found = measure(metrics, outputs, join_tensors), len(samples)
         self.free()
         return found
 
@@ -353,7 +356,7 @@ def other(values: torch.Tensor) -> torch.Tensor:
     return values * 0.5 + 1 if values.is_floating_point() else values.flip(0)
 
 
-def moved(loss: Loss, device: torch.device) -> Loss:
+def move_loss(loss: Loss, device: torch.device) -> Loss:
     """Returns the loss with its weights on the device; a function has none."""
     if isinstance(loss, nn.Module) and device != CPU:
         return deepcopy(loss).to(device)

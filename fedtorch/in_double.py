@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedcore.typing import Array
-from fedtorch.tensors import CPU, mapped, to_targets, to_tensor
+from fedtorch.tensors import CPU, map_tensors, to_targets, to_tensor
 
 
 class InDouble:
@@ -46,8 +46,8 @@ class InDouble:
             for parameter, part in zip(self._parameters, parts, strict=True):
                 parameter.copy_(part.view(parameter.shape))
         inputs, targets = (
-            mapped(to_tensor(x), _doubled),
-            mapped(to_targets(y), _doubled),
+            map_tensors(to_tensor(x), _double),
+            map_tensors(to_targets(y), _double),
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -61,6 +61,6 @@ class InDouble:
         return loss.item(), g_D
 
 
-def _doubled(tensor: torch.Tensor) -> torch.Tensor:
+def _double(tensor: torch.Tensor) -> torch.Tensor:
     there = tensor.to(CPU)
     return there.double() if there.is_floating_point() else there

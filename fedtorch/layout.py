@@ -58,7 +58,9 @@ def layout(module: nn.Module, buffers: Buffers, local: Iterable[str]) -> Layout:
     """
     whole = {name: MEAN for name, _ in module.named_buffers()}
     statistics = _statistics(module)
-    kinds = dict.fromkeys(statistics, "average") | _asked(buffers, whole, statistics)
+    kinds = dict.fromkeys(statistics, "average") | _choose_kinds(
+        buffers, whole, statistics
+    )
     trained = trainable(module)
     frozen = [n for n, p in module.named_parameters() if not p.requires_grad]
     for pattern in [local] if isinstance(local, str) else local:
@@ -111,7 +113,7 @@ def _statistics(module: nn.Module) -> list[str]:
     ]
 
 
-def _asked(
+def _choose_kinds(
     buffers: Buffers, names: Iterable[str], statistics: list[str]
 ) -> dict[str, str]:
     """Returns the kinds that the user has asked for."""
@@ -122,7 +124,7 @@ def _asked(
         if not statistics:
             raise ModelError(
                 f"buffers: {buffers!r}: the model keeps no batch statistics; its "
-                f"buffers: {_listed(names)}"
+                f"buffers: {_list_names(names)}"
             )
         return dict.fromkeys(statistics, buffers)
     found: dict[str, str] = {}
@@ -141,12 +143,12 @@ def _matching(pattern: str, names: Iterable[str], what: str) -> list[str]:
     found = [name for name in names if fnmatchcase(name, pattern)]
     if not found:
         raise ModelError(
-            f"{what}: {pattern!r} matches no tensor; there are: {_listed(names)}"
+            f"{what}: {pattern!r} matches no tensor; there are: {_list_names(names)}"
         )
     return found
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
 
@@ -159,7 +161,7 @@ def _kinds_of(layer: str, kinds: Mapping[str, str]) -> set[str]:
 
 
 def _is_read(module: nn.Module, counter: str) -> bool:
-    """Whether a layer reads its counter: one that weighs all batches alike."""
+    """Returns whether a layer reads its counter: one that weighs all batches alike."""
     return getattr(place(module, counter)[0], "momentum", None) is None
 
 

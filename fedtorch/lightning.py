@@ -121,7 +121,7 @@ class Steps:
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, *batch: Any
     ) -> None:
-        """Lightning calls this after each batch."""
+        """Takes note of a batch, after which Lightning calls it."""
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if loss is not None:
             self._losses.append(float(loss))

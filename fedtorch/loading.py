@@ -32,7 +32,7 @@ def arrays_in(data: Any) -> Any:
     return data
 
 
-def collated(items: Sequence[Any]) -> Any:
+def collate_samples(items: Sequence[Any]) -> Any:
     """Stacks samples as a ``DataLoader`` does."""
     return torch_data.default_collate(list(items))
 
@@ -58,7 +58,7 @@ def _ahead(num_workers: int, wanted: Sequence[Wanted]) -> Iterator[tuple[Any, An
     loader = torch_data.DataLoader(
         _Batches(wanted),
         batch_size=None,
-        collate_fn=_unchanged,
+        collate_fn=_identity,
         num_workers=min(num_workers, len(wanted)),
         generator=draws,
     )
@@ -85,5 +85,5 @@ class _Batches(torch_data.Dataset[Any]):
             return Failure.of(error)
 
 
-def _unchanged(batch: Any) -> Any:
+def _identity(batch: Any) -> Any:
     return batch

@@ -28,9 +28,9 @@ from fedcore.workload import (
     Trained,
     TrainingTask,
     Workload,
-    counted_samples,
     require_plain,
     train_by_loop,
+    wrap_samples,
 )
 from fedtorch.layout import layout
 from fedtorch.modules import check_module, limit_threads
@@ -38,7 +38,7 @@ from fedtorch.whole import Beside, flat_of, rest_of, spec_of
 
 
 class Loop(Protocol):
-    """How a library trains and evaluates its module, where it stands."""
+    """Trains and evaluates a library's module, where it stands."""
 
     def fit(self, data: Any, task: TrainingTask) -> float | None:
         """Takes the steps of a task; returns the mean loss, if there is one."""
@@ -90,7 +90,7 @@ class LoopedModule:
         """Refuses: the loop takes its own steps."""
         raise WorkloadError("this workload has a training loop of its own, no gradient")
 
-    def stacked(self, device: str = "cpu") -> StackedModel:
+    def stack(self, device: str = "cpu") -> StackedModel:
         """Refuses: the loop trains one client at a time."""
         raise NotStackableError("the loop of a Trainer trains one client at a time")
 
@@ -140,7 +140,7 @@ class LoopedWorkload(Workload):
 
     def samples(self, data: Any, whose: str) -> Samples:
         """Returns data of which only the length matters."""
-        return counted_samples(data, whose)
+        return wrap_samples(data, whose)
 
     def fits(self, algorithm: Algorithm) -> None:
         """Checks that the client algorithm needs no gradients.
@@ -155,9 +155,9 @@ class LoopedWorkload(Workload):
     ) -> TaskResult:
         """Has the library's loop compute the update of one task."""
         if self.steps is not None:
-            told = {"steps": self.steps, "epochs": None}
+            update = {"steps": self.steps, "epochs": None}
             task = task._replace(
-                config=task.config.model_copy(update=told), wanted=None
+                config=task.config.model_copy(update=update), wanted=None
             )
         return train_by_loop(self.model.train, model, public_D, data, task)
 

@@ -1,4 +1,4 @@
-"""What of a module is trained, and whether a federation can train it."""
+"""Finds the trained parts of a module, and whether a federation can train it."""
 
 import hashlib
 import os

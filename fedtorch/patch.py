@@ -51,7 +51,7 @@ def patch(
 
 
 def _is_trainer(found: Any, module: str | tuple[str, ...]) -> bool:
-    """Whether one of an object's classes is a Trainer of a module that begins so."""
+    """Returns whether an object is a Trainer of a module whose name begins so."""
     return any(
         each.__name__ == "Trainer" and each.__module__.startswith(module)
         for each in type(found).__mro__

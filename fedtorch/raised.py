@@ -1,4 +1,4 @@
-"""What torch raises in a step, told of the layer that it happened in."""
+"""Names the layer in which torch raised an error during a step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

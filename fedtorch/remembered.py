@@ -1,4 +1,4 @@
-"""What a module and a loss hold beside parameters and buffers, for all that looks."""
+"""Finds the values that a module and a loss keep beside parameters and buffers."""
 
 from typing import Any
 

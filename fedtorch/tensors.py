@@ -38,7 +38,7 @@ def to_tensor(data: Any) -> Any:
 
 def to_targets(data: Any) -> Any:
     """Returns targets as tensors; whole numbers and truth values become int64."""
-    return mapped(to_tensor(data), _long)
+    return map_tensors(to_tensor(data), _long)
 
 
 def _long(tensor: torch.Tensor) -> torch.Tensor:
@@ -63,7 +63,7 @@ def to_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
         return np.array(whole.float().numpy())
 
 
-def mapped(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def map_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """Returns the tree with a function applied to every tensor.
 
     Its dicts, tuples and lists stay of their kinds, and all else stays as it is.
@@ -71,10 +71,10 @@ def mapped(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(tree, torch.Tensor):
         return function(tree)
     if isinstance(tree, dict):
-        parts = {name: mapped(part, function) for name, part in tree.items()}
+        parts = {name: map_tensors(part, function) for name, part in tree.items()}
         return _alike(tree, parts)
     if isinstance(tree, tuple | list) and not hasattr(tree, "to"):
-        return _row_of(tree, (mapped(part, function) for part in tree))
+        return _row_of(tree, (map_tensors(part, function) for part in tree))
     return function(tree) if hasattr(tree, "to") else tree
 
 
@@ -95,7 +95,7 @@ def _row_of(tree: Any, parts: Iterable[Any]) -> Any:
 
 def across(tree: Any, device: torch.device) -> Any:
     """Returns the tree on a device; tensors that are there already are not copied."""
-    return mapped(tree, lambda tensor: tensor.to(device))
+    return map_tensors(tree, lambda tensor: tensor.to(device))
 
 
 def join_tensors(trees: Sequence[Any]) -> Any:

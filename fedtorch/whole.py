@@ -14,7 +14,7 @@ from torch import nn
 from fedcore.errors import ModelError
 from fedcore.memory import give_back
 from fedcore.merging import PARAMETER, in_moments, in_variances
-from fedcore.params import ParamSpec, Rest, TensorSpec, placed
+from fedcore.params import ParamSpec, Rest, TensorSpec, place_tensors
 from fedcore.typing import Vector
 from fedtorch.layout import Layout
 from fedtorch.modules import fingerprint
@@ -144,7 +144,7 @@ def spec_of(module: nn.Module, sorted_: Layout) -> ParamSpec:
         arrays,
         frozen=frozen.whole,
         merges=sorted_.averaged,
-        local=placed(shapes),
+        local=place_tensors(shapes),
         digests=frozen.parts,
     )
 

@@ -18,7 +18,7 @@ from fedtorch.curvature import ModuleCurvature
 from fedtorch.devices import find_device
 from fedtorch.flat import FlatModule, Write
 from fedtorch.layout import Buffers
-from fedtorch.loading import arrays_in, collated, read_ahead
+from fedtorch.loading import arrays_in, collate_samples, read_ahead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,5 +116,5 @@ class TorchWorkload(Workload):
         samples = as_samples(arrays_in(data), whose, self.collate)
         if isinstance(samples, IndexedSamples):
             ahead = read_ahead(self.num_workers)
-            return replace(samples, stack=collated, ahead=ahead)
+            return replace(samples, stack=collate_samples, ahead=ahead)
         return samples

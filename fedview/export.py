@@ -34,7 +34,7 @@ def export_model(run: Path, out: Path, which: str, version: int | None) -> str:
         with replacing(out) as temporary:
             shutil.copyfile(source, temporary)
         return f"{out}: the {which} model of {run}"
-    spec, model_D, rest, number = _held(run, which, version)
+    spec, model_D, rest, number = _read_model(run, which, version)
     save_model(out, spec, model_D, rest=rest, version=str(number))
     return f"{out}: version {number} of {run}"
 
@@ -54,12 +54,12 @@ def export_adapter(run: Path, folder: Path, which: str, version: int | None) -> 
     """
     if (source := _file_of(run, which, version)) is not None:
         spec, model_D = load_model(source)
-        rest, told = load_rest(source), f"the {which} model of {run}"
+        rest, source_words = load_rest(source), f"the {which} model of {run}"
     else:
-        spec, model_D, rest, number = _held(run, which, version)
-        told = f"version {number} of {run}"
+        spec, model_D, rest, number = _read_model(run, which, version)
+        source_words = f"version {number} of {run}"
     save_adapter(folder, spec, model_D, rest, str(run))
-    return f"{folder}: the adapter of {told}"
+    return f"{folder}: the adapter of {source_words}"
 
 
 def _file_of(run: Path, which: str, version: int | None) -> Path | None:
@@ -78,7 +78,7 @@ def _file_of(run: Path, which: str, version: int | None) -> Path | None:
     return None
 
 
-def _held(
+def _read_model(
     run: Path, which: str, version: int | None
 ) -> tuple[ParamSpec, Vector, Rest, int]:
     """Reads the public or the exact model, or a version, from a run's journal."""
@@ -116,10 +116,10 @@ def export_config(run: Path, place: Path | None = None) -> list[Path]:
     config = dict(configured.config)
     if place is not None and config.get("app"):
         config["app"] = _whole_name(config["app"], place)
-    told, versions = run / "config.yaml", run / "versions.json"
-    write_text(told, yaml.safe_dump(config, sort_keys=False))
+    settings, versions = run / "config.yaml", run / "versions.json"
+    write_text(settings, yaml.safe_dump(config, sort_keys=False))
     write_text(versions, json.dumps(configured.versions, indent=1) + "\n")
-    return [told, versions]
+    return [settings, versions]
 
 
 def _whole_name(app: str, place: Path) -> str:

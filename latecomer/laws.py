@@ -15,7 +15,7 @@ import click
 from fedcore.errors import ConfigError
 from fedrun.cli.command import PATH, example, in_sentences
 from fedrun.methods import load_methods, methods_of
-from fedrun.optional import needed
+from fedrun.optional import require
 
 _HERE = Path(__file__).resolve().parent
 # Folders that may hold tests/laws: of an installed package, and of its sources.
@@ -50,8 +50,8 @@ def check(file: Path) -> int:
     Raises:
         ConfigError: the file has no methods, or pytest or Hypothesis is missing.
     """
-    pytest = needed("pytest", "laws", "python -m latecomer.laws")
-    needed("hypothesis", "laws", "python -m latecomer.laws")
+    pytest = require("pytest", "laws", "python -m latecomer.laws")
+    require("hypothesis", "laws", "python -m latecomer.laws")
     import_module("fedcore.recipes")  # registers all roles
     own = methods_of(load_methods(file))
     root = next((root for root in _ROOTS if (root / "tests" / "laws").is_dir()), None)

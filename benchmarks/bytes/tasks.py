@@ -30,13 +30,14 @@ class Task:
     def algorithm(self, rounds: int) -> dict[str, Any]:
         """All of it but the compressors."""
         local = {"epochs": self.epochs, "lr": self.lr, "batch": self.batch}
-        decay = {"after": rounds // 2, "until": rounds} if self.decays else None
+        span = {"kind": "linear", "after": rounds // 2, "until": rounds}
+        schedule = span if self.decays else None
         return {
             "kind": "double_compression",
             "buffer": self.cohort,
             "min_clients": self.clients,
             "selection": {"kind": "uniform"},
-            "client": {"kind": "local_sgd", "decay": decay, **local},
+            "client": {"kind": "local_sgd", "schedule": schedule, **local},
         }
 
 

@@ -30,11 +30,11 @@ from fedcore.coding import (
     GradientCode,
     best_split,
     cyclic,
-    expected_rates,
     fractional_repetition,
     gradient_code,
     kth_fastest,
     mds_seconds,
+    mean_rates,
     saving,
     shuffle_coded,
     uncoded_seconds,
@@ -271,7 +271,7 @@ def shuffled(seed: int) -> tuple[float, float, float, float]:
     return (
         done.uncoded_nbytes / rows_QB.size,
         done.coded_nbytes / rows_QB.size,
-        expected_rates(6, 0.5)[1],
+        mean_rates(6, 0.5)[1],
         wrong,
     )
 

@@ -159,7 +159,7 @@ def _problem(depth: int, seed: int, he: bool) -> Problem:
         return float(flat.evaluate(w_D, test)[0]["accuracy"])
 
     initial_D = initial_model(flat, seed)
-    stacked = flat.stacked("cpu")
+    stacked = flat.stack("cpu")
     return Problem(
         stacked, initial_D, len(y), lambda rows: (x[rows], y[rows]), accuracy, TARGET
     )

@@ -129,7 +129,7 @@ class DigitsMLP:
         np.sum(back_BH, axis=0, out=g_hidden_bias)
         return loss, self._gradient_D
 
-    def stacked(self, device: str = "cpu") -> StackedModel:
+    def stack(self, device: str = "cpu") -> StackedModel:
         """The claims are checked on clients one by one."""
         raise NotStackableError("the claims are checked on clients one by one")
 

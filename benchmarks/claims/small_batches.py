@@ -140,7 +140,7 @@ def _train(config: ClientAlgorithmConfig, seeds_: Sequence[int], epochs: int) ->
         train_data=lambda client: None,
     )
     flat, pool = workload.flat(), Pool()
-    model, clients = flat.stacked(), range(len(seeds_))
+    model, clients = flat.stack(), range(len(seeds_))
     for client in clients:
         pool.add(client, as_samples((x[~held_out], y[~held_out]), "train_data"))
     roots = [Key.root(seed) for seed in seeds_]

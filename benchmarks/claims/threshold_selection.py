@@ -29,7 +29,7 @@ from benchmarks.claims.report import (
     at_most,
 )
 from fedcore.compressors import GaussianK, TopK
-from fedcore.compressors.base import kept
+from fedcore.compressors.base import count_kept
 from fedcore.rng import Key
 from fedcore.typing import Vector
 
@@ -60,7 +60,9 @@ def run(scale: Scale) -> Report:
     budgets = _budgets(scale, dim)
     shares = [cell for cells in budgets.rows.values() for cell in cells]
     largest = max(max(cell.values) for cell in shares)
-    least = min(round(value * kept(ratio, dim)) for value, ratio in _each(budgets))
+    least = min(
+        round(value * count_kept(ratio, dim)) for value, ratio in _each(budgets)
+    )
     dims = (100_000, 1_000_000, 10_000_000) if not scale.quick else (dim,)
     rows, checks = dict[str, list[Cell]](), list[Check]()
     for size in dims:
@@ -116,7 +118,7 @@ def _share(draw: Any, dim: int, ratio: float, seed: int) -> float:
     """The values of one message over k."""
     x_D = _vector(draw, dim, seed)
     message, _ = GaussianK(ratio=ratio).build((dim,)).encode(x_D, None, Key.root(seed))
-    return float(message.arrays["indices"].shape[-1] / kept(ratio, dim))
+    return float(message.arrays["indices"].shape[-1] / count_kept(ratio, dim))
 
 
 def _vector(draw: Any, dim: int, seed: int) -> Vector:
@@ -139,7 +141,7 @@ def _times(scale: Scale, name: str, dim: int) -> list[Cell]:
 def _race(x_D: Vector) -> list[float]:
     """The median time of ours in seconds, and the median ratios of the others."""
     dim, key = len(x_D), Key.root(0)
-    k = kept(SHARE, dim)
+    k = count_kept(SHARE, dim)
     ours, exact = (config(ratio=SHARE).build((dim,)) for config in (GaussianK, TopK))
     runs: list[Selection] = [
         lambda: ours.encode(x_D, None, key),

@@ -154,7 +154,7 @@ class Fidelity:
             )
         if self.absences is not None and self.absences < FEW:
             found.append(
-                f"The pilot saw the end of {units.counted(self.absences, 'absence')}: "
+                f"The pilot saw the end of {units.amount(self.absences, 'absence')}: "
                 "how long clients stay away is hardly known; a longer --pilot tells."
             )
         if self.in_order is not None:

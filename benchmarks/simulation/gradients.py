@@ -107,7 +107,7 @@ def _measured(task: Task, rounds: int) -> tuple[str, Micros, int]:
     w_ND = np.stack([model.initial(Key.root(i)) for i in range(task.n)])
     x, y = _drawn(task)
     sizes_N = np.full(task.n, task.b)
-    stacked = model.stacked()
+    stacked = model.stack()
     contenders: dict[str, Callable[[], Any]] = {
         STACKED: lambda: stacked.gradient(w_ND, x, y, sizes_N),
         "flat loop": lambda: [

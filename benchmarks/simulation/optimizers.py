@@ -104,7 +104,7 @@ def measure(task: Task, rounds: int) -> Mapping[str, Sequence[float]]:
         model=task.build, loss=nn.CrossEntropyLoss(), train_data=lambda client: None
     )
     flat = workload.flat()
-    model, rng, pool = flat.stacked(), np.random.default_rng(0), Pool()
+    model, rng, pool = flat.stack(), np.random.default_rng(0), Pool()
     size = task.batch * STEPS
     for client in range(task.clients):
         x = rng.normal(size=(size, *task.shape)).astype(np.float32)

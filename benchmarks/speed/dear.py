@@ -32,7 +32,7 @@ def run(scale: Scale) -> Report:
     """Handles each message both ways, in turn."""
     side = scale.of(3162, 100)
     spec = ParamSpec.of({"w": np.zeros((side, side), np.float32)})
-    declared = ErrorFeedback(inner=TopK(ratio=0.01)).declared_for(spec)
+    declared = ErrorFeedback(inner=TopK(ratio=0.01)).list_formats_for(spec)
     groups = {}
     for name, make in _dearest(side).items():
         data = payloads.pack(make())

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import grpc
-from fedwire.connect import SERVICE, Address, explained
+from fedwire.connect import SERVICE, Address, explain
 from fedwire.convert import read_answer
 from fedwire.v1 import federation_pb2 as pb
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -63,7 +63,7 @@ def round_trip(address: Address) -> Seconds:
                 raise RefusedError(
                     f"{address} speaks gRPC, but serves no federation"
                 ) from error
-            raise explained(error, address) from error
+            raise explain(error, address) from error
     if health.status != _SERVING:
         raise UnavailableError(f"{address} is about to stop, and will be back")
     return min(times)

@@ -37,7 +37,7 @@ def this_device() -> Device:
         free,
         max((each for each in heat if each is not None), default=None),
         mean(charge),
-    ).checked()
+    ).clean()
 
 
 def joules() -> float | None:

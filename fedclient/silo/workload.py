@@ -199,7 +199,7 @@ class SiloModel:
         self._steps += 1
         return self._pool().gradient(w_D, x, self._key.fold_in("step", self._steps))
 
-    def stacked(self, device: str = "cpu") -> StackedModel:
+    def stack(self, device: str = "cpu") -> StackedModel:
         """Refuses: the workers have one client's data.
 
         Raises:

@@ -134,9 +134,8 @@ def state_of(
         push["counts"] = counts_array(push["counts"])
         push["measured"] = read_measured(push.get("measured"))
         pending = Pending(Push(**push), _vector(vectors.get("residual")))
-    forms = facts.get("arrays", {})  # an older program wrote only vectors
     arrays = {
-        name: _array(blob, *forms.get(name, ["<f4", -1]))
+        name: _array(blob, *facts["arrays"][name])
         for name, blob in vectors.items()
         if name not in _VECTORS
     }
@@ -153,28 +152,23 @@ def state_of(
         history=tuple(
             Sent(seq, blob, bool(in_model)) for seq, in_model, blob in history
         ),
-        abandoned=tuple(map(_read_abandoned, facts["abandoned"])),
+        abandoned=tuple(Abandoned(*each) for each in facts["abandoned"]),
         oldest=ModelName(*facts["oldest"]) if facts["oldest"] else None,
         kept=load_tree(None, facts["kept"], arrays),
-        keeper=facts.get("keeper", ""),
-        recalled=load_tree(None, facts.get("recalled"), arrays),
+        keeper=facts["keeper"],
+        recalled=load_tree(None, facts["recalled"], arrays),
         ledger=Ledger(**facts["ledger"]),
-        controlled=load_tree(None, facts.get("controlled"), arrays),
-        patch=facts.get("patch", 0),
+        controlled=load_tree(None, facts["controlled"], arrays),
+        patch=facts["patch"],
         work=facts["work"],
         complaint=facts["complaint"],
         left=facts["left"],
     )
 
 
-def _read_abandoned(saved: list[Any] | str) -> Abandoned:
-    """Reads an epoch with its proof, which an older program did not write."""
-    return Abandoned(saved) if isinstance(saved, str) else Abandoned(*saved)
-
-
 def _read_settled(saved: list[Any]) -> Settled:
-    seq, verdict, *proof = saved
-    return Settled(seq, None if verdict is None else Verdict(verdict), *proof)
+    seq, verdict, proof = saved
+    return Settled(seq, None if verdict is None else Verdict(verdict), proof)
 
 
 def _array(blob: Bytes, dtype: str, *shape: int) -> npt.NDArray[Any]:

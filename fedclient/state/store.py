@@ -41,23 +41,18 @@ from fedrun.sqlite import (
     transaction,
 )
 
-SCHEMA_VERSION = 3  # 1 had no checksums, 2 no pieces
+SCHEMA_VERSION = 3
 PIECE = 4 << 20  # bytes
 _SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE vectors (key TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE history (seq INTEGER PRIMARY KEY, in_model INTEGER, payload BLOB NOT NULL);
-"""
-_CHECKS = """
-CREATE TABLE IF NOT EXISTS checks (key TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
-"""
-_PIECES = """
+CREATE TABLE checks (key TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
 CREATE TABLE pieces (
     key TEXT NOT NULL, number INTEGER NOT NULL, value BLOB NOT NULL,
     PRIMARY KEY (key, number)
 );
 """
-_MADE = {1: _SCHEMA, 2: _CHECKS, 3: _PIECES}  # by the version that introduced it
 _FORGET = (
     "DELETE FROM facts WHERE key IN ('state', 'client key')",
     "DELETE FROM vectors",
@@ -96,17 +91,15 @@ class ClientStore:
 
     def _check_version(self) -> None:
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version > SCHEMA_VERSION:
+        if version not in (0, SCHEMA_VERSION):
             raise StateError(
-                f"{self._file} has schema {version}, this program knows up to "
-                f"{SCHEMA_VERSION}: use the newer program that wrote it"
+                f"{self._file} has schema {version}, this program reads schema "
+                f"{SCHEMA_VERSION}: use the program that wrote it"
             )
-        known = "".join(_MADE[each] for each in _MADE if each <= version)
-        require_schema(self._db, known)
-        if version < SCHEMA_VERSION:
-            made = "".join(_MADE[each] for each in _MADE if each > version)
+        require_schema(self._db, _SCHEMA if version else "")
+        if not version:
             self._db.executescript(
-                f"BEGIN; {made} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
+                f"BEGIN; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
             )
 
     def load(self) -> ParticipantState | None:
@@ -145,9 +138,9 @@ class ClientStore:
     def spilled(self, state: ParticipantState) -> ParticipantState:
         """Returns the state with its large vectors mapped into memory from files."""
         names, pending = ("public_D", "memory_D"), state.pending
-        found: dict[str, Any] = {n: self.spill.moved(getattr(state, n)) for n in names}
+        found: dict[str, Any] = {n: self.spill.move(getattr(state, n)) for n in names}
         if pending is not None and pending.residual_D is not None:
-            residual_D = self.spill.moved(pending.residual_D)
+            residual_D = self.spill.move(pending.residual_D)
             if residual_D is not pending.residual_D:
                 found["pending"] = replace(pending, residual_D=residual_D)
         if all(value is getattr(state, name) for name, value in found.items()):

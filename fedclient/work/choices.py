@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedcore.algorithm import AlgorithmConfig
-from fedcore.clients import changed_by
+from fedcore.clients import override
 from fedcore.errors import ConfigError
 from fedrun.config.load import read_setting
 
@@ -45,7 +45,7 @@ def with_choices(
     if not choices:
         return config
     try:
-        own = config.for_client(changed_by(config.client, choices, ()))
+        own = config.for_client(override(config.client, choices, ()))
         own.require_fit()
     except ValidationError as error:
         first = error.errors()[0]

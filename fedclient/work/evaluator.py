@@ -9,8 +9,8 @@ from fedcore.errors import UnavailableError, WorkloadError
 from fedcore.model import FlatModel
 from fedcore.participant import OutdatedError, WrongModelError
 from fedcore.protocol import Answer, ModelName, Reply
-from fedcore.text import told
-from fedcore.training import evaluate_central, written_by
+from fedcore.text import format_metrics
+from fedcore.training import evaluate_central, text_of_model
 from fedcore.user_code import user_code
 
 _log = logging.getLogger("fedclient")
@@ -63,7 +63,7 @@ class Evaluator:
                     values, samples = evaluate_central(
                         self._model, state.public_D, state.held.version, self._data
                     )
-                    text = written_by(self._model, state.public_D)
+                    text = text_of_model(self._model, state.public_D)
             except WorkloadError as error:
                 if reply.done:  # nobody waits for another attempt
                     member.report_failure(error)
@@ -73,7 +73,7 @@ class Evaluator:
             member.failures = 0
             name = ModelName(state.held.epoch, state.held.version)
             member.connection.report(name, values, samples, text)
-            _log.info("version %d: %s", name.version, told(values, samples))
+            _log.info("version %d: %s", name.version, format_metrics(values, samples))
         elif not reply.done:
             member.rest(reply.retry_after)
         return reply.done

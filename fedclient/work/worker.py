@@ -32,7 +32,7 @@ from fedcore.participant import (
     start_ahead,
 )
 from fedcore.protocol import Ack, Answer, ModelName, Plan, Reply, Verdict
-from fedcore.text import told
+from fedcore.text import format_metrics
 from fedcore.training import Trainer, evaluate_own
 from fedcore.typing import Seconds, State, Vector
 from fedcore.user_code import user_code
@@ -334,7 +334,7 @@ class Worker:
         values, samples = self._metrics(state.public_D, state.kept)
         name = ModelName(state.held.epoch, state.held.version)
         self._member.connection.report(name, values, samples)
-        _log.info("version %d: %s", name.version, told(values, samples))
+        _log.info("version %d: %s", name.version, format_metrics(values, samples))
 
     def _metrics(self, model_D: Vector | None, kept: State) -> tuple[Metrics, int]:
         """Returns the metrics of a model and its kept values on this client's data."""

@@ -1,4 +1,4 @@
-"""What a server remembers of each client's last update: its message, as it came.
+"""The memory of each client's last update: its message, as it arrived.
 
 With top-k of 1 % ten thousand clients with a million values each take 400 MB instead of
 40 GB.
@@ -43,7 +43,7 @@ class LastUpdates(NamedTuple):
         return cls(np.zeros(dim, np.float32), {}, {})
 
 
-def packed(payload: Payload) -> Packed:
+def pack(payload: Payload) -> Packed:
     """Returns a message as an array of its bytes, which a state may hold."""
     return np.frombuffer(payloads.pack(payload), np.uint8)
 
@@ -82,9 +82,9 @@ class Messages(NamedTuple):
         known.shares[client] = np.array([share, size])
         known = known._replace(held=held, rounded=rounded)
         bearable = max(ROUNDINGS, 2 * len(known.last))
-        return self._renewed(known) if rounded > bearable * held else known
+        return self._sum_anew(known) if rounded > bearable * held else known
 
-    def _renewed(self, known: LastUpdates) -> LastUpdates:
+    def _sum_anew(self, known: LastUpdates) -> LastUpdates:
         """Returns the same with a total that is summed anew."""
         known.total_D.fill(0)
         held = rounded = 0.0

@@ -27,6 +27,6 @@ def keep(stack: Stack, update: Contribution) -> Stack:
     return stack
 
 
-def stacked(stack: Stack) -> Vector:
+def stack_values(stack: Stack) -> Vector:
     """Returns what the members contribute, shape (N, D)."""
     return np.stack([value_D for value_D, _ in stack.values()])

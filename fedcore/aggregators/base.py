@@ -64,14 +64,14 @@ class AggregatorConfig(Method):
 
     @abstractmethod
     def build(self) -> Aggregator:
-        """The aggregator."""
+        """Returns the aggregator."""
 
     def build_for(self, spec: ParamSpec) -> Aggregator:
-        """The aggregator for updates of this spec."""
+        """Returns the aggregator for updates of this spec."""
         return self.build()
 
     def build_in(self, roles: Roles, spec: ParamSpec) -> Aggregator:
-        """The aggregator in this recipe, for updates of this spec."""
+        """Returns the aggregator in this recipe, for updates of this spec."""
         return self.build_for(spec)
 
 

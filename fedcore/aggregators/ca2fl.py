@@ -19,7 +19,7 @@ from fedcore.aggregators._last_updates import (
     LastUpdates,
     Messages,
     Packed,
-    packed,
+    pack,
 )
 from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
 from fedcore.params import ParamSpec
@@ -27,7 +27,7 @@ from fedcore.typing import Vector
 
 
 class Cache(NamedTuple):
-    """What the server remembers of the clients, and the sum of a version so far."""
+    """The server's memory of the clients, and the sum of a version so far."""
 
     difference_D: Vector
     """Σ λ·n·(Δ_i - h_i)."""
@@ -45,11 +45,11 @@ class CA2FL(AggregatorConfig):
     kind: Literal["ca2fl"] = "ca2fl"
 
     def build(self) -> Aggregator:
-        """The aggregator for a model of one tensor."""
+        """Returns the aggregator for a model of one tensor."""
         return _Calibration(Messages(None)).aggregator()
 
     def build_for(self, spec: ParamSpec) -> Aggregator:
-        """The aggregator for this model, whose tensor sizes are needed for messages."""
+        """Returns the aggregator for this model; messages need its tensors' sizes."""
         return _Calibration(Messages(spec.sizes)).aggregator()
 
 
@@ -65,11 +65,11 @@ class _Calibration(NamedTuple):
         before = cache.known.last.get(update.client)
         if before is not None:
             self.messages.add(before, cache.difference_D, -share)
-        cache.next[update.client] = packed(update.payload)
+        cache.next[update.client] = pack(update.payload)
         return cache._replace(clients=max(update.clients, len(cache.known.last)))
 
     def _carry(self, cache: Cache) -> Cache:
-        """The cache with which the next version begins."""
+        """Returns the cache with which the next version begins."""
         known = cache.known
         for client, message in cache.next.items():
             known = self.messages.replace(known, client, message, 1.0)

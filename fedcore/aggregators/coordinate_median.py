@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedcore.aggregators._stack import Stack, empty, keep, stacked
+from fedcore.aggregators._stack import Stack, empty, keep, stack_values
 from fedcore.aggregators.base import Aggregator, AggregatorConfig
 from fedcore.typing import Vector
 
@@ -20,9 +20,9 @@ class CoordinateMedian(AggregatorConfig):
     kind: Literal["coordinate_median"] = "coordinate_median"
 
     def build(self) -> Aggregator:
-        """The aggregator."""
+        """Returns the aggregator."""
         return Aggregator(empty, keep, _finalize)
 
 
 def _finalize(stack: Stack, samples: float) -> Vector:
-    return np.median(stacked(stack), axis=0).astype(np.float32)
+    return np.median(stack_values(stack), axis=0).astype(np.float32)

@@ -52,11 +52,11 @@ class DSSync(AggregatorConfig):
             )
 
     def build(self) -> Aggregator:
-        """The aggregator for one group."""
+        """Returns the aggregator for one group."""
         return _Grouped(None, 1).aggregator()
 
     def build_in(self, roles: Roles, spec: ParamSpec) -> Aggregator:
-        """The aggregator for the groups of the client algorithm."""
+        """Returns the aggregator for the groups of the client algorithm."""
         return _Grouped(roles.client, roles.client.groups).aggregator()
 
 

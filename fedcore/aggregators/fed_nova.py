@@ -67,7 +67,7 @@ class FedNova(AggregatorConfig):
             )
 
     def build(self) -> Aggregator:
-        """The aggregator."""
+        """Returns the aggregator."""
         return Aggregator(_empty, _accumulate, _finalize, needs=frozenset({"pace"}))
 
 

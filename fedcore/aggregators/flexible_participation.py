@@ -49,7 +49,7 @@ class FlexibleParticipation(AggregatorConfig):
     """The largest coefficient of C."""
 
     def build(self) -> Aggregator:
-        """The aggregator."""
+        """Returns the aggregator."""
         return Aggregator(
             lambda dim: Counted(np.zeros(dim, np.float32), 0.0),
             self._accumulate,

@@ -20,14 +20,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fedcore.aggregators._last_updates import LastUpdates, Messages, packed
+from fedcore.aggregators._last_updates import LastUpdates, Messages, pack
 from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
 from fedcore.params import ParamSpec
 from fedcore.typing import Vector
 
 
 class Memory(NamedTuple):
-    """What the server remembers of the clients."""
+    """The server's memory of the clients."""
 
     updates: LastUpdates
     """G of all clients, with the shares λ·n."""
@@ -43,11 +43,11 @@ class MIFA(AggregatorConfig):
     kind: Literal["mifa"] = "mifa"
 
     def build(self) -> Aggregator:
-        """The aggregator for a model of one tensor."""
+        """Returns the aggregator for a model of one tensor."""
         return _Remembering(Messages(None)).aggregator()
 
     def build_for(self, spec: ParamSpec) -> Aggregator:
-        """The aggregator for this model, whose tensor sizes are needed for messages."""
+        """Returns the aggregator for this model; messages need its tensors' sizes."""
         return _Remembering(Messages(spec.sizes)).aggregator()
 
 
@@ -59,7 +59,7 @@ class _Remembering(NamedTuple):
 
     def _accumulate(self, memory: Memory, update: Contribution) -> Memory:
         client, share = update.client, update.weight * update.samples
-        message = packed(update.payload)
+        message = pack(update.payload)
         updates = self.messages.replace(memory.updates, client, message, share)
         total = memory.total + update.samples - memory.samples.get(client, 0.0)
         memory.samples[client] = update.samples

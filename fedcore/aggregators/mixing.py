@@ -24,7 +24,7 @@ class Mixing(AggregatorConfig):
     """α, the weight of a fresh client's model."""
 
     def build(self) -> Aggregator:
-        """The aggregator."""
+        """Returns the aggregator."""
         return Aggregator(
             lambda dim: np.zeros(dim, np.float32),
             self._accumulate,

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from fedcore.aggregators._stack import Stack, empty, keep, stacked
+from fedcore.aggregators._stack import Stack, empty, keep, stack_values
 from fedcore.aggregators.base import Aggregator, AggregatorConfig
 from fedcore.typing import Vector
 
@@ -23,12 +23,12 @@ class TrimmedMean(AggregatorConfig):
     """β, the share that is cut on each side."""
 
     def build(self) -> Aggregator:
-        """The aggregator."""
+        """Returns the aggregator."""
         return Aggregator(empty, keep, self._finalize)
 
     def _finalize(self, stack: Stack, samples: float) -> Vector:
         cut = int(self.trim * len(stack))
-        sorted_ND = np.sort(stacked(stack), axis=0)
+        sorted_ND = np.sort(stack_values(stack), axis=0)
         kept_ND = sorted_ND[cut : len(stack) - cut]
         mean_D: Vector = kept_ND.mean(axis=0, dtype=np.float32)
         return mean_D

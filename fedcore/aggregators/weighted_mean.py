@@ -26,7 +26,7 @@ class WeightedMean(AggregatorConfig):
     kind: Literal["weighted_mean"] = "weighted_mean"
 
     def build(self) -> Aggregator:
-        """The aggregator."""
+        """Returns the aggregator."""
         return Aggregator(
             lambda dim: np.zeros(dim, np.float32), _accumulate, _finalize, fold=_fold
         )

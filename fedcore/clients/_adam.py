@@ -1,4 +1,4 @@
-"""What the variants of local Adam have in common."""
+"""The base of the variants of local Adam."""
 
 from pydantic import Field
 

@@ -31,7 +31,7 @@ class Batches(NamedTuple):
         ]
 
 
-def shuffled_batches(
+def shuffle_batches(
     samples_N: Counts, steps_N: Counts, seeds_N: Words, batch: int
 ) -> Batches:
     """Cuts shuffles of each client's samples, one after another, into batches.

@@ -19,7 +19,7 @@ _FOLLOWED = 100_000  # steps that an effort is computed from, one by one
 
 
 class Adaptive(NamedTuple):
-    """What Adam adds to a step of SGD: it is divided by the root of mean squares."""
+    """Divides a step of SGD by the root of mean squares, as Adam does."""
 
     beta_2: float = 0.999
     eps: float = 1e-8

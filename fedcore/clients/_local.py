@@ -1,14 +1,13 @@
-"""What all client algorithms that take local steps have in common."""
+"""The base of all client algorithms that take local steps."""
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from fedcore.clients._batches import Batches, shuffled_batches
+from fedcore.clients._batches import Batches, shuffle_batches
 from fedcore.clients._descent import Descent
 from fedcore.clients.base import (
     ClientAlgorithm,
@@ -53,24 +52,6 @@ class LocalConfig(ClientAlgorithmConfig):
     """Tensors that training leaves as they are, by patterns of their names such as
     ``conv*``. Their part of an update is 0, of which sparse codecs send nothing."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _decay_is_a_schedule(cls, given: Any) -> Any:
-        """Reads ``decay``, as earlier versions had it, as a linear schedule."""
-        if not isinstance(given, Mapping) or "decay" not in given:
-            return given
-        rest = {key: value for key, value in given.items() if key != "decay"}
-        decay = given["decay"]
-        if decay is None:  # the default, as earlier versions wrote it down
-            return rest
-        if rest.get("schedule") is not None:
-            raise ValueError(
-                "give schedule or decay, not both: decay is a linear schedule"
-            )
-        if isinstance(decay, Mapping):
-            decay = {"kind": "linear", **decay}
-        return rest | {"schedule": decay}
-
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if self.steps is not None and self.epochs is not None:
@@ -81,9 +62,9 @@ class LocalConfig(ClientAlgorithmConfig):
         """Returns the settings with the learning rate of this version."""
         if self.schedule is None:
             return self
-        return self._scaled(self.schedule.share(version))
+        return self._scale(self.schedule.share(version))
 
-    def _scaled(self, share: float) -> Self:
+    def _scale(self, share: float) -> Self:
         """Returns the settings with a share of the learning rate, and no schedule."""
         return self.model_copy(update={"lr": self.lr * share, "schedule": None})
 
@@ -145,7 +126,7 @@ class LocalConfig(ClientAlgorithmConfig):
         """Returns how many plain steps a task stands for; see :class:`Descent`."""
         return self.rule().effort(steps)
 
-    def sized(self, wanted: int | None) -> Self:
+    def with_samples(self, wanted: int | None) -> Self:
         """Returns the settings; where a task is one step, its batch has that size."""
         if wanted is None or self.steps != 1:
             return self
@@ -182,7 +163,7 @@ class LocalConfig(ClientAlgorithmConfig):
         )
 
     def _plan(self, samples_N: Counts, steps_N: Counts, seeds_N: Words) -> Batches:
-        return shuffled_batches(samples_N, steps_N, seeds_N, self.batch)
+        return shuffle_batches(samples_N, steps_N, seeds_N, self.batch)
 
     @abstractmethod
     def _run(

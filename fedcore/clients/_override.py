@@ -61,11 +61,11 @@ class Override(Config):
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """What these clients have in place of the common settings, by field."""
+        """These clients' own settings, which replace the common ones, by field."""
         return self.__pydantic_extra__
 
     def names(self, client: str) -> bool:
-        """Whether the client of this name is meant."""
+        """Returns whether the client of this name is meant."""
         return any(fnmatchcase(client, pattern) for pattern in self.clients)
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""What the variants of local minibatch SGD have in common."""
+"""The base of the variants of local minibatch SGD."""
 
 from typing import Self
 

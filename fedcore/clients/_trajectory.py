@@ -1,4 +1,4 @@
-"""What trajectory-regularised SGD and Adam have in common.
+"""The base of trajectory-regularised SGD and Adam.
 
 Zhang, Qu, Chen, Metaxas, "Taming the Noisy Gradient: Train Deep Neural Networks with
 Small Batch Sizes", IJCAI 2019, and the authors' code (huiqu18/TRAlgorithm): in an inner
@@ -40,6 +40,6 @@ class TrajectoryConfig(LocalConfig):
         pull = 2 * self.strength
         return super().rule()._replace(pull=pull, period=self.inner_steps)
 
-    def _scaled(self, share: float) -> Self:
+    def _scale(self, share: float) -> Self:
         update = {"strength": self.strength / max(share, LOWEST)}
-        return super()._scaled(share).model_copy(update=update)
+        return super()._scale(share).model_copy(update=update)

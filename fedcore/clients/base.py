@@ -23,7 +23,7 @@ from fedcore.typing import Array, Counts, Indices, State, Vector
 
 
 class Rule(Protocol):
-    """How a gradient moves the model.
+    """Moves the model by a gradient.
 
     :class:`fedcore.clients.Descent` is the rule of all variants of SGD and Adam. A
     client optimiser that is none of them brings a rule of its own; its steps are then
@@ -66,7 +66,7 @@ TakeSteps = Callable[[Array, Rule], Taken]
 
 
 class Trained(NamedTuple):
-    """What ``run`` returns: the update, its loss, and what the client keeps."""
+    """The result of ``run``: the update, its loss, and the client's next state."""
 
     delta_D: Array
     """Δ = W - w, (D,) or (N, D), followed by those of the companions."""
@@ -96,8 +96,8 @@ class Run(Protocol):
                 server publishes of the companions.
             steps: how many steps there are; of a stack (N,).
             take: takes them, by a rule that it is given.
-            state: what the client kept from the task before, as ``placed`` returned
-                it; None at first.
+            state: what the client kept from the task before, as
+                ``place_state`` returned it; None at first.
         """
 
 
@@ -145,7 +145,9 @@ class ClientAlgorithm(NamedTuple):
     nothing; its clients are trained one by one."""
 
 
-def met(algorithm: ClientAlgorithm, public_D: Array, trained: Trained) -> Trained:
+def meet_model(
+    algorithm: ClientAlgorithm, public_D: Array, trained: Trained
+) -> Trained:
     """Returns what came of a task once the model is there that its update changes.
 
     Args:
@@ -180,7 +182,7 @@ class Steps(ABC):
         """The number of steps of a whole task; None: it depends on the samples."""
         return None
 
-    def sized(self, wanted: int | None) -> Self:
+    def with_samples(self, wanted: int | None) -> Self:
         """Returns the settings for a task that uses so many samples.
 
         They differ where the batch, and not the number of steps, decides on that.
@@ -251,10 +253,10 @@ class KeptState:
 
     @property
     def uses_place(self) -> bool:
-        """Whether :meth:`placed` returns anything but what the client kept."""
-        return type(self).placed is not KeptState.placed
+        """Whether :meth:`place_state` returns anything but what the client kept."""
+        return type(self).place_state is not KeptState.place_state
 
-    def placed(self, kept: State, place: Place) -> State:
+    def place_state(self, kept: State, place: Place) -> State:
         """Returns the state for ``run``, where it depends on which client trains.
 
         Args:
@@ -263,7 +265,7 @@ class KeptState:
         """
         return kept
 
-    def forked(self, kept: State) -> State:
+    def fork_state(self, kept: State) -> State:
         """Returns what a client keeps when the server's history is another one."""
         return kept
 
@@ -306,7 +308,7 @@ class ServerHalf:
     def publish(
         self, beside_D: Vector, mean_D: Vector, share: float, before: float
     ) -> Vector:
-        """The server's half: the companions that go with the next version.
+        """Returns the server's half: the companions that go with the next version.
 
         Only elementwise IEEE operations are used: a replay is exact on any processor.
 

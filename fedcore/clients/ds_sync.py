@@ -83,7 +83,7 @@ class DSSync(SGDConfig):
         count = min(_BLOCK, count - block * _BLOCK)
         return _order(self.seed, version, block, count)[index] % self.groups
 
-    def placed(self, kept: State, place: Place) -> Vector:
+    def place_state(self, kept: State, place: Place) -> Vector:
         """Returns the client's group, (1,)."""
         return np.array([self.group_of(*place)], np.float32)
 

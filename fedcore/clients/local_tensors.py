@@ -12,7 +12,7 @@ pull goes to where the task began. They do not depend on verdicts.
 
 from typing import Any
 
-from fedcore.arrays import array_namespace, like, resized
+from fedcore.arrays import array_namespace, like, resize
 from fedcore.clients.base import ClientAlgorithmConfig, Rule, Taken, TakeSteps
 from fedcore.typing import Array, State, Vector
 
@@ -44,20 +44,20 @@ def _of_width(rule: Any, width: int) -> Any:
     """
     parts = {name: getattr(rule, name) for name in getattr(rule, "_fields", ())}
     changed = {
-        name: resized(part, width) if name.endswith("_D") else _of_width(part, width)
+        name: resize(part, width) if name.endswith("_D") else _of_width(part, width)
         for name, part in parts.items()
         if part is not None and (name.endswith("_D") or hasattr(part, "_fields"))
     }
     return rule._replace(**changed) if changed else rule
 
 
-def joined(method: State, local_L: Vector) -> State:
-    """What a client keeps: its method's state, and its local values."""
+def join_kept(method: State, local_L: Vector) -> State:
+    """Returns a client's kept state, made of its method's state and local values."""
     return {_METHOD: method, _LOCAL: local_L}
 
 
-def parted(kept: State, initial_L: Vector | None) -> tuple[State, Vector | None]:
-    """The method's state and the local values of what a client keeps.
+def split_kept(kept: State, initial_L: Vector | None) -> tuple[State, Vector | None]:
+    """Returns the method's state and the local values of what a client keeps.
 
     Args:
         kept: None at first.
@@ -72,20 +72,20 @@ def without_method(kept: State, *, has_local: bool) -> State:
     """Returns what is left of what a client keeps when its method is another one."""
     if not has_local or kept is None:
         return None
-    return joined(None, kept[_LOCAL])
+    return join_kept(None, kept[_LOCAL])
 
 
-def forked(config: ClientAlgorithmConfig, kept: State, *, has_local: bool) -> State:
-    """What a client keeps when the server's history is another one."""
+def fork_state(config: ClientAlgorithmConfig, kept: State, *, has_local: bool) -> State:
+    """Returns the client's state once the server's history is another one."""
     if not has_local or kept is None:
-        return config.forked(kept)
-    return joined(config.forked(kept[_METHOD]), kept[_LOCAL])
+        return config.fork_state(kept)
+    return join_kept(config.fork_state(kept[_METHOD]), kept[_LOCAL])
 
 
-def taken_back(
+def take_back(
     config: ClientAlgorithmConfig, kept: State, gone_D: Vector, *, has_local: bool
 ) -> State:
-    """What a client keeps, as if an update that is gone for good had not been.
+    """Returns the client's state as if an update that is gone for good had not been.
 
     The client has learned from it all the same, so its local values stay.
 
@@ -97,4 +97,4 @@ def taken_back(
     """
     if not has_local or kept is None:
         return config.take_back(kept, gone_D)
-    return joined(config.take_back(kept[_METHOD], gone_D), kept[_LOCAL])
+    return join_kept(config.take_back(kept[_METHOD], gone_D), kept[_LOCAL])

@@ -77,7 +77,7 @@ class OverlapLocalSGD(SGDConfig):
         """Returns the client's model without a lost update."""
         return kept if kept is None else _state(kept[:-1] + gone_D)
 
-    def forked(self, kept: State) -> State:
+    def fork_state(self, kept: State) -> State:
         """Forgets the client's model, which holds updates of another history."""
         return None
 

@@ -105,7 +105,7 @@ def probabilities(priorities_n: Vector, uniform: float) -> npt.NDArray[np.float6
 
 
 def _init(samples: int, kept: State) -> State:
-    """The priorities of a client's samples, whose number may have changed."""
+    """Returns the priorities of a client's samples, whose number may have changed."""
     if kept is None or len(kept) != samples:
         return np.full(samples, _UNUSED, np.float32)
     return kept.copy()

@@ -54,7 +54,7 @@ class ClientSettings:
         """Returns the settings of the client of this name."""
         return self.all[self.number_of(client)]
 
-    def unused(self, clients: Sequence[str]) -> list[Override]:
+    def find_unused(self, clients: Sequence[str]) -> list[Override]:
         """Returns the entries that name none of these clients, or only others' ones."""
         used = {self.number_of(client) for client in clients}
         entries = enumerate(self._overrides, start=1)
@@ -72,7 +72,7 @@ def every(common: ClientAlgorithmConfig) -> tuple[ClientAlgorithmConfig, ...]:
         return (common,)
     plain = common.model_copy(update={"overrides": ()})
     entries = enumerate(common.overrides)
-    return (plain, *(changed_by(plain, e.values, place_of(n)) for n, e in entries))
+    return (plain, *(override(plain, e.values, place_of(n)) for n, e in entries))
 
 
 def in_common_steps(
@@ -97,7 +97,7 @@ def in_common_steps(
     return own.in_usual_steps(samples, steps, wanted) * size
 
 
-def changed_by(
+def override(
     common: ClientAlgorithmConfig, values: Mapping[str, Any], place: Place
 ) -> ClientAlgorithmConfig:
     """Returns the settings of a client that has some of its own.
@@ -126,7 +126,7 @@ def changed_by(
         changed = type(common).model_validate({**given, **values})
     except ValidationError as error:
         raise _in_place(error, place, common) from None
-    if _kept_and_sent(changed) != _kept_and_sent(common):
+    if _list_traits(changed) != _list_traits(common):
         raise mistake(
             place,
             dict(values),
@@ -136,7 +136,7 @@ def changed_by(
     return changed
 
 
-def _kept_and_sent(config: ClientAlgorithmConfig) -> tuple[object, ...]:
+def _list_traits(config: ClientAlgorithmConfig) -> tuple[object, ...]:
     return config.companions, config.overlaps, config.counts_updates
 
 
@@ -172,10 +172,10 @@ def _in_place(
     error: ValidationError, place: Place, common: ClientAlgorithmConfig
 ) -> ValidationError:
     """Returns the same mistakes, at the place of the override."""
-    return _error(*(_moved(each, place, common) for each in error.errors()))
+    return _error(*(_relocate(each, place, common) for each in error.errors()))
 
 
-def _moved(
+def _relocate(
     error: ErrorDetails, place: Place, common: ClientAlgorithmConfig
 ) -> InitErrorDetails:
     loc, kind, context = (*place, *error["loc"]), error["type"], error.get("ctx", {})

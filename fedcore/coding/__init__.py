@@ -5,7 +5,7 @@ clients, whose data never leave them.
 """
 
 from fedcore.coding.coded_shuffling import CodedShuffle as CodedShuffle
-from fedcore.coding.coded_shuffling import expected_rates as expected_rates
+from fedcore.coding.coded_shuffling import mean_rates as mean_rates
 from fedcore.coding.coded_shuffling import saving as saving
 from fedcore.coding.coded_shuffling import shuffle_coded as shuffle_coded
 from fedcore.coding.gradient_coding import GradientCode as GradientCode

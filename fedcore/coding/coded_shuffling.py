@@ -12,7 +12,7 @@ It moves raw data, so it has no place between clients, and this platform runs no
 training on it. What is here tells how much it would save inside a cluster, and shows on
 real bytes that every worker gets what it needs.
 
-The expected number of broadcasts is derived (:func:`expected_rates`); the factor
+The expected number of broadcasts is derived (:func:`mean_rates`); the factor
 (α + 1/n) γ(n) that it tends to is the paper's.
 """
 
@@ -30,7 +30,7 @@ Bytes = npt.NDArray[np.uint8]
 _MOST_WORKERS = 10  # of the demonstration, which goes over 2^n groups of workers
 
 
-def expected_rates(workers: int, cached: float) -> tuple[float, float]:
+def mean_rates(workers: int, cached: float) -> tuple[float, float]:
     """Returns the shares of all rows that travel, uncoded and coded.
 
     Uncoded, a row travels unless its new worker keeps it: R_u = 1 - α. Coded, with
@@ -80,14 +80,14 @@ def saving(workers: int, cached: float, multicast_gain: float) -> float:
             messages to one each: 1 to n.
 
     Raises:
-        ConfigError: γ is not 1 to n, or see :func:`expected_rates`.
+        ConfigError: γ is not 1 to n, or see :func:`mean_rates`.
     """
     if not 1 <= multicast_gain <= workers:
         raise ConfigError(
             f"a multicast gain of {multicast_gain:g} among {workers} workers: expected "
             f"1 to {workers}"
         )
-    uncoded, coded = expected_rates(workers, cached)
+    uncoded, coded = mean_rates(workers, cached)
     if uncoded == 0:
         raise ConfigError("a cache of all rows: nothing has to travel")
     return uncoded / coded * multicast_gain / workers
@@ -95,7 +95,7 @@ def saving(workers: int, cached: float, multicast_gain: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class CodedShuffle:
-    """What travelled in one shuffle, and what each worker made of it."""
+    """The messages of one shuffle, and the rows that each worker decoded from them."""
 
     needed: tuple[Indices, ...]
     """By worker: the rows of its new part that it does not keep."""
@@ -122,9 +122,9 @@ def shuffle_coded(
 
     Raises:
         ConfigError: n does not divide q, or is out of range; see
-            :func:`expected_rates`.
+            :func:`mean_rates`.
     """
-    expected_rates(workers, cached)  # checks both
+    mean_rates(workers, cached)  # checks both
     count, width = rows_QB.shape
     if workers > _MOST_WORKERS or count % workers:
         raise ConfigError(

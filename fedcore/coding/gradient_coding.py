@@ -36,7 +36,7 @@ _TOLERANCE = 1e-6  # of a B = 1; beyond it the answers do not determine the sum
 
 @dataclass(frozen=True, eq=False)
 class GradientCode:
-    """How n workers share out n parts of the data, and how their answers add up."""
+    """Shares out n parts of the data to n workers, and adds up their answers."""
 
     kind: Kind
     stragglers: int
@@ -70,7 +70,7 @@ class GradientCode:
         return tuple(np.flatnonzero(self.encode_WP[worker]).tolist())
 
     def can_decode(self, answered: Sequence[int]) -> bool:
-        """Whether the sum follows from the answers of these workers."""
+        """Returns whether the sum follows from the answers of these workers."""
         if self.groups:
             there = set(answered)
             return all(there.intersection(group) for group in self.groups)

@@ -1,4 +1,4 @@
-"""How long a coded computation takes when workers straggle.
+"""The time of a coded computation when workers straggle.
 
 Lee, Lam, Pedarsani, Papailiopoulos, Ramchandran, "Speeding Up Distributed Machine
 Learning Using Codes", IEEE Transactions on Information Theory 64(3), 2018, arXiv

@@ -12,7 +12,7 @@ from fedcore.typing import Array
 def quantise(
     delta_D: Array, key: Keys | None, bits: int, bucket: int, measure: Measure
 ) -> Payload:
-    """Whole multiples of a bucket's ``measure`` / L, where L = 2^(bits-1) - 1.
+    """Returns whole multiples of a bucket's ``measure`` / L, where L = 2^(bits-1) - 1.
 
     With a key values are rounded up and down at random with the right mean, without
     one to the nearest.

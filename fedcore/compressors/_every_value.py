@@ -17,7 +17,7 @@ class EveryValueConfig(CompressorConfig):
     def message(self, delta_D: Array, key: Keys, layout: Layout) -> Payload:
         """Returns the message of ``delta_D``, shape (..., D), in this format."""
 
-    def declared(self, layout: Layout) -> Declared:
+    def list_formats(self, layout: Layout) -> Declared:
         """Returns this format; decoding passes over each value once."""
         return {self.format: sum(layout)}
 

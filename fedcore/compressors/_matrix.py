@@ -8,7 +8,7 @@ Shape = tuple[int, int]  # rows and columns
 
 
 def matrices(spec: ParamSpec) -> list[Shape]:
-    """Each tensor's first axis and all others; a vector has one row."""
+    """Returns each tensor's first axis and all others; a vector has one row."""
     return [_matrix(tensor.shape) for tensor in spec.tensors]
 
 
@@ -17,6 +17,6 @@ def _matrix(shape: tuple[int, ...]) -> Shape:
 
 
 def squarest(size: int) -> Shape:
-    """The rows and columns closest to a square, for a tensor of unknown shape."""
+    """Returns the rows and columns closest to a square, of a tensor without a shape."""
     rows = next((n for n in range(math.isqrt(size), 0, -1) if size % n == 0), 1)
     return rows, size // rows

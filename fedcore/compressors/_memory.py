@@ -33,54 +33,54 @@ class MemoryConfig(CompressorConfig):
 
     @property
     def holds(self) -> Holds:
-        """What the inner compressor has left out."""
+        """``work``: the memory holds values that the inner compressor has left out."""
         return "work"
 
     def shorter(self, share: float) -> Self | None:
-        """These settings with a shorter inner compressor."""
+        """Returns these settings with a shorter inner compressor."""
         inner = self.inner.shorter(share)
         return None if inner is None else self.model_copy(update={"inner": inner})
 
     def limit(self, memory: Array, delta: Array) -> Array:
-        """The part of the memory that goes into the message of an update: all."""
+        """Returns the part of the memory that an update's message takes: all."""
         return memory
 
     @abstractmethod
     def keep(self, memory_D: Array, corrected_D: Array, sent: Payload) -> Array:
-        """The memory if the message counts: of the one before, u = e + Δ and q.
+        """Returns the memory if the message counts: of the one before, u = e + Δ and q.
 
         It owns u, and may write into it, unless the message does as well.
         """
 
-    def declared(self, layout: Layout) -> Declared:
-        """The formats of the inner compressor."""
-        return self.inner.declared(layout)
+    def list_formats(self, layout: Layout) -> Declared:
+        """Returns the formats of the inner compressor."""
+        return self.inner.list_formats(layout)
 
-    def declared_for(self, spec: ParamSpec) -> Declared:
-        """The formats of the inner compressor."""
-        return self.inner.declared_for(spec)
+    def list_formats_for(self, spec: ParamSpec) -> Declared:
+        """Returns the formats of the inner compressor."""
+        return self.inner.list_formats_for(spec)
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
+        """Returns the compressor for this layout."""
         return self.remember(self.inner.build(layout))
 
     def build_for(self, spec: ParamSpec) -> Compressor:
-        """The compressor for this model."""
+        """Returns the compressor for this model."""
         return self.remember(self.inner.build_for(spec))
 
     def remember(self, inner: Compressor) -> Compressor:
-        """A memory around any compressor; the config refuses what would diverge."""
+        """Puts a memory around a compressor; the config refuses what would diverge."""
 
         def encode(delta_D: Array, memory_D: Array, key: Keys) -> tuple[Payload, Array]:
             corrected_D = memory_D + delta_D
             payload, _ = inner.encode(corrected_D, None, key)
             return payload, self.keep(memory_D, corrected_D, payload)
 
-        given = inner.given
+        adapt = inner.adapt
         return Compressor(
             _zeros,
             encode,
-            given and (lambda context: self.remember(given(context))),
+            adapt and (lambda context: self.remember(adapt(context))),
             inner.recall,
             self.limit,
         )

@@ -15,7 +15,7 @@ Part = tuple[Sequence[int], Compressor]  # numbers of tensors, and their compres
 
 
 def by_parts(layout: Layout, parts: Sequence[Part]) -> Compressor:
-    """A compressor without memory for each group of tensors; all others are dropped."""
+    """Returns one compressor for groups of tensors, without memory; drops others."""
     groups = [group for group, _ in parts]
     where = stretches(layout, groups)
 
@@ -28,7 +28,7 @@ def by_parts(layout: Layout, parts: Sequence[Part]) -> Compressor:
             own_messages.append(message)
         return parts_payload(layout, groups, own_messages, delta_D.shape[:-1])
 
-    def given(context: Context) -> Compressor:
+    def adapt(context: Context) -> Compressor:
         recalled = context.recalled
         if not isinstance(recalled, tuple) or len(recalled) != len(parts):
             recalled = (None,) * len(parts)
@@ -61,6 +61,6 @@ def by_parts(layout: Layout, parts: Sequence[Part]) -> Compressor:
     compressors = [compressor for _, compressor in parts]
     return stateless(
         encode,
-        given if any(each.given for each in compressors) else None,
+        adapt if any(each.adapt for each in compressors) else None,
         recall if any(each.recall for each in compressors) else None,
     )

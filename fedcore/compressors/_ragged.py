@@ -8,7 +8,7 @@ from fedcore.typing import Array
 
 
 def sparse_rows(delta_D: Array, select: Callable[[int, Array], Array]) -> Payload:
-    """The message of the values at selected places.
+    """Returns the message of the values at selected places.
 
     Args:
         delta_D: the values, shape (D,) or (N, D).
@@ -23,15 +23,15 @@ def sparse_rows(delta_D: Array, select: Callable[[int, Array], Array]) -> Payloa
     chosen = [select(number, row_D) for number, row_D in enumerate(delta_D)]
     widest = max(len(places_K) for places_K in chosen)
     padded = [
-        _padded(row_D, places_K, widest)
+        _pad(row_D, places_K, widest)
         for row_D, places_K in zip(delta_D, chosen, strict=True)
     ]
     indices, values = (xp.stack(list(part)) for part in zip(*padded, strict=True))
     return sparse_payload(dim, indices, values)
 
 
-def _padded(x_D: Array, places_K: Array, count: int) -> tuple[Array, Array]:
-    """``count`` ascending places with their values, or zeros beside those selected."""
+def _pad(x_D: Array, places_K: Array, count: int) -> tuple[Array, Array]:
+    """Returns ``count`` ascending places and values; zeros fill up those selected."""
     xp = array_namespace(x_D)
     mask = xp.zeros_like(x_D[:count], dtype=xp.bool)
     mask[places_K[places_K < count]] = True

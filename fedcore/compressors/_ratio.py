@@ -10,7 +10,7 @@ from fedcore.compressors.base import (
     Compressor,
     CompressorConfig,
     Keys,
-    kept,
+    count_kept,
     stateless,
 )
 from fedcore.payloads import Declared, Layout, Payload
@@ -30,18 +30,18 @@ class RatioConfig(CompressorConfig):
         return "contraction"
 
     def shorter(self, share: float) -> Self | None:
-        """These settings with a smaller ratio."""
+        """Returns these settings with a smaller ratio."""
         return self.model_copy(update={"ratio": self.ratio * share})
 
-    def declared(self, layout: Layout) -> Declared:
-        """Decoding passes over the values that travel."""
-        return {self.format: kept(self.ratio, sum(layout))}
+    def list_formats(self, layout: Layout) -> Declared:
+        """Returns this format; decoding passes over the values that travel."""
+        return {self.format: count_kept(self.ratio, sum(layout))}
 
     @abstractmethod
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
-        """The message of about ``k`` values; ``delta_D`` has shape (..., D)."""
+        """Returns the message of about ``k`` values; ``delta_D`` has shape (..., D)."""
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
-        k = kept(self.ratio, sum(layout))
+        """Returns the compressor for this layout."""
+        k = count_kept(self.ratio, sum(layout))
         return stateless(lambda delta_D, key: self.select(delta_D, k, key))

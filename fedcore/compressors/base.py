@@ -33,7 +33,7 @@ Keys = Key | Sequence[Key]  # one key, or one for each row of a stack
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a sender knows when it makes a message, beside the vector itself."""
+    """The facts that a sender knows when it makes a message, beside the vector."""
 
     version: int
     """The version of the model that the vector changes."""
@@ -47,11 +47,11 @@ class Context:
 
 
 class Compressor(NamedTuple):
-    """How a vector becomes a message. Inputs are left untouched."""
+    """Makes messages of vectors, and vectors of messages; inputs stay untouched."""
 
     init: Callable[[int], State]
     encode: Callable[[Array, State, Keys], tuple[Payload, State]]
-    given: Callable[[Context], "Compressor"] | None = None
+    adapt: Callable[[Context], "Compressor"] | None = None
     """The compressor for the next message, where it depends on the context."""
     recall: Callable[[Payload], State] | None = None
     """What the next message needs of one that was decided on, which may be of another
@@ -61,9 +61,9 @@ class Compressor(NamedTuple):
     dropped. Both have the shape (D,) or (N, D)."""
 
     def at(self, context: Callable[[], Context | None]) -> "Compressor":
-        """The compressor for the next message; a context is made only if it is used."""
-        known = self.given and context()
-        return self.given(known) if self.given and known else self
+        """Returns the next message's compressor; makes a context only if it is used."""
+        known = self.adapt and context()
+        return self.adapt(known) if self.adapt and known else self
 
 
 class CompressorConfig(Method):
@@ -88,7 +88,7 @@ class CompressorConfig(Method):
 
     @property
     def holds(self) -> Holds:
-        """What a sender's memory holds.
+        """The content of a sender's memory.
 
         ``work`` was done and not sent yet, and must reach the model. ``changes`` are
         the difference to what the server has added up of this sender.
@@ -104,11 +104,11 @@ class CompressorConfig(Method):
         return False
 
     def brings_back(self, verdict: Verdict) -> bool:
-        """Whether a message goes back into the sender's memory after this verdict."""
+        """Returns whether a verdict sends a message back into the sender's memory."""
         return verdict.returns_mass
 
     def shorter(self, share: float) -> Self | None:
-        """The settings for messages of about this share of their size.
+        """Returns the settings for messages of about this share of their size.
 
         Args:
             share: above 0, at most 1.
@@ -119,23 +119,23 @@ class CompressorConfig(Method):
         return None
 
     @abstractmethod
-    def declared(self, layout: Layout) -> Declared:
-        """The formats of its messages for such a model, with those inside others.
+    def list_formats(self, layout: Layout) -> Declared:
+        """Returns the formats of messages about such a model, with those inside others.
 
         For each, the most values that decoding one message of it passes over; a
         server refuses what costs more (:meth:`fedcore.payloads.base.Reader.spend`).
         """
 
-    def declared_for(self, spec: ParamSpec) -> Declared:
-        """The formats for a model whose tensors have names and shapes as well."""
-        return self.declared(spec.sizes)
+    def list_formats_for(self, spec: ParamSpec) -> Declared:
+        """Returns the formats for a model whose tensors have names and shapes."""
+        return self.list_formats(spec.sizes)
 
     @abstractmethod
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for a model whose tensors have these sizes."""
+        """Returns the compressor for a model whose tensors have these sizes."""
 
     def build_for(self, spec: ParamSpec) -> Compressor:
-        """The compressor for a model whose tensors have names and shapes as well.
+        """Returns the compressor for a model whose tensors have names and shapes.
 
         Raises:
             ConfigError: the settings name what this model does not have.
@@ -148,20 +148,20 @@ AnyCompressor = Annotated[CompressorConfig, OneOf()]
 
 def stateless(
     encode: Callable[[Array, Keys], Payload],
-    given: Callable[[Context], Compressor] | None = None,
+    adapt: Callable[[Context], Compressor] | None = None,
     recall: Callable[[Payload], State] | None = None,
 ) -> Compressor:
-    """A compressor without memory."""
+    """Returns a compressor without memory."""
     return Compressor(
         lambda _: None,
         lambda delta_D, state, key: (encode(delta_D, key), state),
-        given,
+        adapt,
         recall,
     )
 
 
 def fold_in(key: Keys, *names: str | int) -> Keys:
-    """A key of its own for these names, or one for each row of a stack."""
+    """Returns a key of its own for these names, or one for each row of a stack."""
     if isinstance(key, Key):
         return key.fold_in(*names)
     return [each.fold_in(*names) for each in key]
@@ -175,11 +175,11 @@ def formats_inside(inner: CompressorConfig, outer: str) -> set[str]:
     """
     if inner.holds != "nothing":
         raise ValueError(f"{inner.kind} inside {outer}: put the memory around it")
-    return {*inner.declared((1,))}
+    return {*inner.list_formats((1,))}
 
 
 def largest_of(several: Iterable[Declared]) -> Declared:
-    """The formats of all these compressors, each with its largest number of values."""
+    """Returns these compressors' formats, each with its largest number of values."""
     most: dict[str, int] = {}
     for declared in several:
         for name, steps in declared.items():
@@ -187,6 +187,6 @@ def largest_of(several: Iterable[Declared]) -> Declared:
     return most
 
 
-def kept(ratio: float, dim: int) -> int:
-    """K = max(1, ⌊ratio·d⌋), and 0 of an empty vector."""
+def count_kept(ratio: float, dim: int) -> int:
+    """Returns K = max(1, ⌊ratio·d⌋), and 0 of an empty vector."""
     return min(dim, max(1, int(ratio * dim)))

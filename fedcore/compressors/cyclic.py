@@ -25,8 +25,8 @@ from fedcore.compressors.base import (
     CompressorConfig,
     Context,
     Keys,
+    count_kept,
     formats_inside,
-    kept,
     stateless,
 )
 from fedcore.compressors.sign_l1 import SignL1
@@ -50,7 +50,7 @@ class Cyclic(CompressorConfig):
         return "contraction" if self.inner.bias == "contraction" else "neither"
 
     def shorter(self, share: float) -> Self | None:
-        """These settings with shorter blocks."""
+        """Returns these settings with shorter blocks."""
         return self.model_copy(update={"ratio": self.ratio * share})
 
     @model_validator(mode="after")
@@ -62,18 +62,18 @@ class Cyclic(CompressorConfig):
             )
         return self
 
-    def declared(self, layout: Layout) -> Declared:
-        """The block, and the inner compressor's message about it."""
-        k = kept(self.ratio, sum(layout))
-        return {"block": k, **self.inner.declared((k,))}
+    def list_formats(self, layout: Layout) -> Declared:
+        """Returns this format, and the inner ones for the block."""
+        k = count_kept(self.ratio, sum(layout))
+        return {"block": k, **self.inner.list_formats((k,))}
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
+        """Returns the compressor for this layout."""
         return self._from(layout, 0)
 
     def _from(self, layout: Layout, start: int) -> Compressor:
         dim = sum(layout)
-        k = kept(self.ratio, dim)
+        k = count_kept(self.ratio, dim)
 
         def encode(delta_D: Array, key: Keys) -> Payload:
             places_K = block_places(dim, stride_of(dim), start, k)
@@ -82,15 +82,15 @@ class Cyclic(CompressorConfig):
             values_K = xp.take(delta_D, like(places_K, delta_D), axis=-1)
             return block_payload(dim, start, inner.encode(values_K, None, key)[0])
 
-        def given(context: Context) -> Compressor:
+        def adapt(context: Context) -> Compressor:
             end = context.recalled if isinstance(context.recalled, int) else 0
             return self._from(layout, end % max(1, dim))
 
-        return stateless(encode, given, _end)
+        return stateless(encode, adapt, _end)
 
 
 def _end(message: Payload) -> int | None:
-    """The end of a message's block; None for a message of another format."""
+    """Returns the end of a message's block; None for a message of another format."""
     if message.format != "block":
         return None
     _, start, count = turn_of(message)

@@ -9,7 +9,7 @@ kept value x becomes sign(x)·⌊|x|/s + ½⌋·s. Since |x| ≥ t > s/2, none o
 further away and all come closer: a contraction.
 
 Powers of two make the messages add up without rounding: a client that missed many
-versions is sent their sum instead of all of them (:func:`fedcore.payloads.merged`).
+versions is sent their sum instead of all of them (:func:`fedcore.payloads.merge`).
 """
 
 from typing import Any, ClassVar, Literal
@@ -39,7 +39,7 @@ class DeadZone(RatioConfig):
         return True
 
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
-        """The message of the ``k`` largest."""
+        """Returns the message of the ``k`` largest."""
         xp = array_namespace(delta_D)
         dim = delta_D.shape[-1]
         indices_K = largest_indices(delta_D, k)
@@ -57,7 +57,7 @@ class DeadZone(RatioConfig):
 
 
 def _power_of_two_above(magnitudes_K: Any) -> Any:
-    """The least power of two that the smallest does not exceed; 1 if there is none."""
+    """Returns the least power of two that is not below the smallest value, or 1."""
     threshold = np.min(magnitudes_K, axis=-1, keepdims=True, initial=np.inf)
     fraction, exponent = np.frexp(threshold)  # in [1/2, 1)
     above = np.ldexp(np.float32(1), exponent - (fraction == 0.5))

@@ -38,11 +38,11 @@ class EF21(MemoryConfig):
         return "changes"
 
     def brings_back(self, verdict: Verdict) -> bool:
-        """The server did not add the message, so g_i is without it."""
+        """Returns whether the server left the message out, so that g_i lacks it."""
         return verdict is not Verdict.ACCEPTED
 
     def fits(self, roles: Roles) -> None:
-        """The server holds what the clients think that it holds, if all count alike.
+        """Checks that all updates count alike, so that both sides hold the same g_i.
 
         Raises:
             ValueError: the server does not add changes up, or weighs them.
@@ -71,5 +71,5 @@ class EF21(MemoryConfig):
             )
 
     def keep(self, memory_D: Array, corrected_D: Array, sent: Payload) -> Array:
-        """E ← e - q, that is g_i ← g_i + q."""
+        """Returns E ← e - q, that is g_i ← g_i + q."""
         return memory_D - decode(sent)

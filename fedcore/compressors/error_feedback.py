@@ -48,7 +48,7 @@ class ErrorFeedback(MemoryConfig):
             )
 
     def limit(self, memory: Array, delta: Array) -> Array:
-        """The memory, scaled down to ``cap`` times the norm of the update.
+        """Returns the memory, scaled down to ``cap`` times the norm of the update.
 
         An empty round, whose update is zero, leaves the memory alone.
         """
@@ -61,7 +61,7 @@ class ErrorFeedback(MemoryConfig):
         return limited
 
     def keep(self, memory_D: Array, corrected_D: Array, sent: Payload) -> Array:
-        """E ← u - q."""
+        """Returns E ← u - q."""
         if (
             corrected_D.ndim == 1
             and len(corrected_D) > LARGE

@@ -18,9 +18,9 @@ bit by bit instead of waiting for T to fall. Without a known model, all values a
 """
 
 import math
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from fedcore.arrays import array_namespace, like
 from fedcore.compressors._ragged import sparse_rows
@@ -34,8 +34,6 @@ from fedcore.compressors.base import (
 from fedcore.config import Count
 from fedcore.payloads import Declared, Layout, Payload, dense_payload
 from fedcore.typing import Array
-
-_BEFORE = {True: "root", False: "none"}  # what earlier versions wrote
 
 
 class Gaia(CompressorConfig):
@@ -52,36 +50,31 @@ class Gaia(CompressorConfig):
     """All changes are significant in each version that is a multiple of this; none: in
     no version."""
 
-    @field_validator("decay", mode="before")
-    @classmethod
-    def _was_a_switch(cls, given: Any) -> Any:
-        return _BEFORE[given] if isinstance(given, bool) else given
-
     @property
     def bias(self) -> Class:
         """The largest value is always among those that are sent."""
         return "contraction"
 
     def shorter(self, share: float) -> Self | None:
-        """These settings with a higher threshold."""
+        """Returns these settings with a higher threshold."""
         return self.model_copy(update={"threshold": self.threshold / share})
 
-    def declared(self, layout: Layout) -> Declared:
-        """All values may be significant, and all are sent without a known model."""
+    def list_formats(self, layout: Layout) -> Declared:
+        """Returns both formats: without a known model all values are sent."""
         return {"sparse": sum(layout), "dense": sum(layout)}
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
-        return stateless(lambda delta_D, _: dense_payload(delta_D), self._given)
+        """Returns the compressor for this layout."""
+        return stateless(lambda delta_D, _: dense_payload(delta_D), self._adapt)
 
-    def _given(self, context: Context) -> Compressor:
+    def _adapt(self, context: Context) -> Compressor:
         threshold = self.threshold_at(context.version, context.rate)
         return stateless(
             lambda delta_D, _: _encode(delta_D, context.public_D, threshold)
         )
 
     def threshold_at(self, version: int, rate: float) -> float:
-        """T for changes of a version; ``rate`` is as in :class:`Context`."""
+        """Returns T for changes of a version; ``rate`` is as in :class:`Context`."""
         if self.flush is not None and version % self.flush == 0:
             return 0.0
         if self.decay == "root":
@@ -100,7 +93,7 @@ def _encode(delta_D: Array, public_D: Array, threshold: float) -> Payload:
 
 
 def _significant(delta_D: Array, value_D: Array, threshold: float) -> Array:
-    """The places, ascending."""
+    """Returns the places, ascending."""
     xp = array_namespace(delta_D)
     magnitudes_D = xp.abs(delta_D)
     marks_D = magnitudes_D > threshold * xp.abs(value_D)

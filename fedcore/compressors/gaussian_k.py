@@ -21,7 +21,7 @@ from pydantic import Field
 from fedcore.arrays import array_namespace
 from fedcore.compressors._ragged import sparse_rows
 from fedcore.compressors._ratio import RatioConfig
-from fedcore.compressors.base import Keys, kept
+from fedcore.compressors.base import Keys, count_kept
 from fedcore.kernels import above, largest_indices, plain_sums, square_sums
 from fedcore.payloads import Declared, Layout, Payload
 from fedcore.typing import Array
@@ -39,21 +39,21 @@ class GaussianK(RatioConfig):
 
     @classmethod
     def example(cls) -> "GaussianK":
-        """A tenth of a hundred values."""
+        """Returns a tenth of a hundred values."""
         return cls(ratio=0.1)
 
-    def declared(self, layout: Layout) -> Declared:
-        """A message has at most a third more than k values."""
+    def list_formats(self, layout: Layout) -> Declared:
+        """Returns this format, with at most a third more than k values."""
         dim = sum(layout)
-        return {self.format: min(dim, 4 * kept(self.ratio, dim) // 3)}
+        return {self.format: min(dim, 4 * count_kept(self.ratio, dim) // 3)}
 
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
-        """The message of about ``k``; δ is close to top_k's for bell-shaped updates."""
+        """Returns about ``k`` values; for bell-shaped updates δ is close to top_k's."""
         return sparse_rows(delta_D, lambda _, row_D: _select(row_D, k))
 
 
 def _select(x_D: Array, k: int) -> Array:
-    """The places of the values to send, ascending."""
+    """Returns the places of the values to send, ascending."""
     xp = array_namespace(x_D)
     if not k:
         return xp.nonzero(x_D)[0]
@@ -73,7 +73,7 @@ def _select(x_D: Array, k: int) -> Array:
                 too_low, many_K = threshold, places_K
         if turn == 3 or not (few or many):
             break
-        threshold = _bounded(threshold * (0.5 if few else 1.5))
+        threshold = _clamp(threshold * (0.5 if few else 1.5))
     if many and many_K is None:
         return largest_indices(x_D, k)
     if many:
@@ -84,7 +84,7 @@ def _select(x_D: Array, k: int) -> Array:
 
 
 def _above(x_D: Array, threshold: float, most: int, among_K: Array | None) -> Any:
-    """The places of magnitudes above the threshold; None if they exceed ``most``."""
+    """Returns places of magnitudes above the threshold; None beyond ``most``."""
     if among_K is None:
         return above(x_D, _bits(threshold), most)
     near = above(x_D[among_K], _bits(threshold), len(among_K))
@@ -92,19 +92,19 @@ def _above(x_D: Array, threshold: float, most: int, among_K: Array | None) -> An
 
 
 def _bits(threshold: float) -> int:
-    """A threshold as :func:`above` takes it."""
+    """Returns a threshold as :func:`above` takes it."""
     if threshold < 0:
         return -1
     return int(np.abs(np.float32(threshold)).view(np.int32))
 
 
 def _first_threshold(x_D: Array, k: int) -> float:
-    """The quantile: mean + deviation · Φ⁻¹(1 - k/2d)."""
+    """Returns the quantile: mean + deviation · Φ⁻¹(1 - k/2d)."""
     dim = x_D.shape[-1]
     mean, square = (float(sums(x_D)) / dim for sums in (plain_sums, square_sums))
     deviation = math.sqrt(max(0.0, square - mean * mean))
-    return _bounded(mean + deviation * NormalDist().inv_cdf(1 - k / (2 * dim)))
+    return _clamp(mean + deviation * NormalDist().inv_cdf(1 - k / (2 * dim)))
 
 
-def _bounded(threshold: float) -> float:
+def _clamp(threshold: float) -> float:
     return min(max(threshold, -_LARGEST), _LARGEST)

@@ -62,26 +62,26 @@ class LowRank(CompressorConfig):
         """A projection; δ ≥ 1/min(m, n) of the squarest matrix."""
         return "contraction"
 
-    def declared(self, layout: Layout) -> Declared:
-        """A pass over each matrix for each rank."""
-        return self._declared([squarest(size) for size in layout])
+    def list_formats(self, layout: Layout) -> Declared:
+        """Returns this format; decoding passes over each matrix once a rank."""
+        return self._list_formats([squarest(size) for size in layout])
 
-    def declared_for(self, spec: ParamSpec) -> Declared:
-        """The declared formats for the shapes of the tensors."""
-        return self._declared(matrices(spec))
+    def list_formats_for(self, spec: ParamSpec) -> Declared:
+        """Returns the declared formats for the shapes of the tensors."""
+        return self._list_formats(matrices(spec))
 
-    def _declared(self, shapes: Sequence[tuple[int, int]]) -> Declared:
+    def _list_formats(self, shapes: Sequence[tuple[int, int]]) -> Declared:
         exact = sum(math.prod(s) for s in shapes if not self._shortens(s))
         thin = [math.prod(s) for s in shapes if self._shortens(s)]
         ranks = {"low_rank": self.rank * max(thin)} if thin else {}
         return {"parts": len(shapes), "dense": exact, **ranks}
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout, where each tensor is as square as can be."""
+        """Returns the compressor for this layout, with tensors as square as can be."""
         return self._build([squarest(size) for size in layout])
 
     def build_for(self, spec: ParamSpec) -> Compressor:
-        """The compressor for this model."""
+        """Returns the compressor for this model."""
         return self._build(matrices(spec))
 
     def _build(self, shapes: Sequence[tuple[int, int]]) -> Compressor:
@@ -102,19 +102,19 @@ class LowRank(CompressorConfig):
     def _of_matrix(
         self, shape: tuple[int, int], before: Array | None = None
     ) -> Compressor:
-        def given(context: Context) -> Compressor:
+        def adapt(context: Context) -> Compressor:
             found = context.recalled
             fits = isinstance(found, np.ndarray) and found.shape[1:] == shape[1:]
             return self._of_matrix(shape, found if fits else None)
 
         return stateless(
             lambda delta_D, key: _encode(delta_D, key, shape, self, before),
-            *((given, _found) if self.warm_start else ()),
+            *((adapt, _read_q) if self.warm_start else ()),
         )
 
 
-def _found(message: Payload) -> Array | None:
-    """Q of a message, a row for each rank; None of a message of another kind."""
+def _read_q(message: Payload) -> Array | None:
+    """Returns Q of a message, a row for each rank; None of another kind of message."""
     if message.format != "low_rank":
         return None
     return np.array(as_numpy(message.arrays["q"]))
@@ -142,7 +142,7 @@ def _encode(
 def _factors(
     m_MN: Array, key: Key, config: LowRank, before_RN: Array | None
 ) -> tuple[Array, Array]:
-    """P and Q, a row for each rank."""
+    """Returns P and Q, a row for each rank."""
     xp = array_namespace(m_MN)
     largest = xp.max(xp.abs(m_MN))
     scale = xp.where(largest > 0, largest, xp.ones_like(largest))
@@ -155,7 +155,7 @@ def _factors(
 
 
 def _start(key: Key, shape: tuple[int, int], before_RN: Array | None) -> Any:
-    """Random rows; close to those that were found before, where there are any."""
+    """Returns random rows, or rows close to those that were found before."""
     start_RN = key.generator().standard_normal(shape)
     if before_RN is not None:
         found_RN = as_numpy(before_RN)[: shape[0]].astype(np.float64)
@@ -167,7 +167,7 @@ def _start(key: Key, shape: tuple[int, int], before_RN: Array | None) -> Any:
 
 
 def _orthonormal(x_RM: Array) -> Array:
-    """Gram-Schmidt, each row twice; a row that depends on those above becomes zeros.
+    """Makes rows orthonormal by Gram-Schmidt, twice; dependent rows become zeros.
 
     Without a limit its noise would be made as long as the others, and may well lie
     along them: what they stand for would be sent twice.

@@ -59,7 +59,7 @@ class PerTensor(CompressorConfig):
         return self.inner.bias
 
     def shorter(self, share: float) -> Self | None:
-        """These settings with a shorter inner compressor."""
+        """Returns these settings with a shorter inner compressor."""
         inner = self.inner.shorter(share)
         return None if inner is None else self.model_copy(update={"inner": inner})
 
@@ -90,31 +90,33 @@ class PerTensor(CompressorConfig):
         return self
 
     def _is_apart(self) -> bool:
-        """Whether the inner compressor's message has parts already."""
+        """Returns whether the inner compressor's message has parts already."""
         encode = self.inner.build((1, 1)).encode
         message, _ = encode(np.ones(2, np.float32), None, Key.root(0))
         return message.format == "parts"
 
-    def declared(self, layout: Layout) -> Declared:
-        """The formats of all groups of tensors."""
-        return self._declared(_numbered(layout))
+    def list_formats(self, layout: Layout) -> Declared:
+        """Returns the formats of all groups of tensors."""
+        return self._list_formats(_number_tensors(layout))
 
-    def declared_for(self, spec: ParamSpec) -> Declared:
-        """The declared formats for tensors with names."""
-        return self._declared(spec)
+    def list_formats_for(self, spec: ParamSpec) -> Declared:
+        """Returns the declared formats for tensors with names."""
+        return self._list_formats(spec)
 
-    def _declared(self, spec: ParamSpec) -> Declared:
+    def _list_formats(self, spec: ParamSpec) -> Declared:
         exact, groups = self._groups(spec)
-        inside = [self.inner.declared_for(_model_of(spec, group)) for group in groups]
+        inside = [
+            self.inner.list_formats_for(_model_of(spec, group)) for group in groups
+        ]
         values = sum(spec.sizes[number] for number in exact)
         return largest_of([{"parts": len(spec.sizes), "dense": values}, *inside])
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout; the tensors' names are their numbers."""
-        return self._build(_numbered(layout))
+        """Returns the compressor for this layout; tensors are named by numbers."""
+        return self._build(_number_tensors(layout))
 
     def build_for(self, spec: ParamSpec) -> Compressor:
-        """The compressor for this model.
+        """Returns the compressor for this model.
 
         Raises:
             ConfigError: a pattern matches no tensor.
@@ -124,7 +126,7 @@ class PerTensor(CompressorConfig):
             if not any(fnmatchcase(name, pattern) for name in names):
                 raise ConfigError(
                     f"per_tensor: exact: {pattern!r} matches no tensor of this model; "
-                    f"there are {_listed(names)}"
+                    f"there are {_list_names(names)}"
                 )
         return self._build(spec)
 
@@ -136,7 +138,7 @@ class PerTensor(CompressorConfig):
         return by_parts(spec.sizes, [(exact, EXACT), *parts] if exact else parts)
 
     def _groups(self, spec: ParamSpec) -> tuple[list[int], list[list[int]]]:
-        """The tensors that travel exactly, and the others as they go together."""
+        """Returns the tensors that travel exactly, and the groups of the others."""
         exact: list[int] = []
         rest: list[int] = []
         for number, tensor in enumerate(spec.tensors):
@@ -152,8 +154,8 @@ class PerTensor(CompressorConfig):
         )
 
 
-def _numbered(layout: Layout) -> ParamSpec:
-    """Tensors whose names are their numbers."""
+def _number_tensors(layout: Layout) -> ParamSpec:
+    """Returns tensors whose names are their numbers."""
     tensors, at = [], 0
     for number, size in enumerate(layout):
         tensors.append(TensorSpec(str(number), (size,), at))
@@ -162,7 +164,7 @@ def _numbered(layout: Layout) -> ParamSpec:
 
 
 def _model_of(spec: ParamSpec, group: Sequence[int]) -> ParamSpec:
-    """These tensors as a model of their own."""
+    """Returns these tensors as a model of their own."""
     tensors, at = [], 0
     for number in group:
         tensors.append(replace(spec.tensors[number], offset=at))
@@ -170,7 +172,7 @@ def _model_of(spec: ParamSpec, group: Sequence[int]) -> ParamSpec:
     return ParamSpec(tuple(tensors))
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMES
     text = ", ".join(names[:_MOST_NAMES])
     return f"{text} and {more} more" if more > 0 else text

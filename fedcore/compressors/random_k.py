@@ -13,7 +13,7 @@ from pydantic import Field
 from fedcore.arrays import like, take
 from fedcore.compressors._ratio import RatioConfig
 from fedcore.compressors.base import Class, Keys
-from fedcore.payloads import Payload, seeded_indices, seeded_payload
+from fedcore.payloads import Payload, draw_support, seeded_payload
 from fedcore.rng import seeds
 from fedcore.typing import Array
 
@@ -34,8 +34,8 @@ class RandomK(RatioConfig):
         return "unbiased" if self.unbiased else "contraction"
 
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
-        """The message of ``k`` seeded coordinates."""
+        """Returns the message of ``k`` seeded coordinates."""
         dim, seed = delta_D.shape[-1], seeds(key)
         scale = dim / max(1, k) if self.unbiased else 1.0
-        values_K = take(delta_D, like(seeded_indices(dim, seed, k), delta_D))
+        values_K = take(delta_D, like(draw_support(dim, seed, k), delta_D))
         return seeded_payload(dim, seed, values_K if scale == 1 else values_K * scale)

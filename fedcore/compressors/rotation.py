@@ -71,17 +71,17 @@ class Rotation(CompressorConfig):
             )
         return self
 
-    def declared(self, layout: Layout) -> Declared:
-        """The vector, and the inner compressor's message about its padded rotation."""
-        return {"rotated": sum(layout), **self.inner.declared(blocks(sum(layout)))}
+    def list_formats(self, layout: Layout) -> Declared:
+        """Returns this format, and the inner ones for the padded rotation."""
+        return {"rotated": sum(layout), **self.inner.list_formats(blocks(sum(layout)))}
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout."""
+        """Returns the compressor for this layout."""
         parts = blocks(sum(layout))
         inner = self.inner.build(parts)
         if self.scale == "unbiased" and isinstance(self.inner, SignL1):
             scaled = self.inner.parts(parts)
-            inner = stateless(lambda y, key: encode_signs(y, key, scaled, _unbiased))
+            inner = stateless(lambda y, key: encode_signs(y, key, scaled, _scales_of))
         return stateless(lambda delta_D, key: _encode(delta_D, key, inner))
 
 
@@ -92,8 +92,8 @@ def _encode(delta_D: Array, key: Keys, inner: Compressor) -> Payload:
     return rotated_payload(delta_D.shape[-1], seed, message)
 
 
-def _unbiased(rows: Array) -> Array:
-    """‖y‖₂²/‖y‖₁, and 0 of zeros."""
+def _scales_of(rows: Array) -> Array:
+    """Returns ‖y‖₂²/‖y‖₁, and 0 of zeros."""
     xp, sums = array_namespace(rows), absolute_sums(rows)
     safe = xp.where(sums > 0, sums, xp.ones_like(sums))
     return xp.astype(square_sums(rows) / safe, rows.dtype)

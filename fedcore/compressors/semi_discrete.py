@@ -43,7 +43,7 @@ from fedcore.payloads import (
     Payload,
     Term,
     semi_discrete_payload,
-    stacked_terms,
+    stack_terms,
 )
 from fedcore.payloads.semi_discrete import LEAST_STEP, MANTISSA, MOST_CODE, MOST_TERMS
 from fedcore.typing import Array
@@ -76,18 +76,18 @@ class SemiDiscrete(CompressorConfig):
         return True
 
     def shorter(self, share: float) -> Self | None:
-        """These settings with fewer terms."""
+        """Returns these settings with fewer terms."""
         return self.model_copy(update={"bits": self.bits * share})
 
-    def declared(self, layout: Layout) -> Declared:
-        """A pass over its matrix for each term."""
-        return self._declared([squarest(size) for size in layout])
+    def list_formats(self, layout: Layout) -> Declared:
+        """Returns this format; decoding passes over each term's matrix."""
+        return self._list_formats([squarest(size) for size in layout])
 
-    def declared_for(self, spec: ParamSpec) -> Declared:
-        """The declared formats for the shapes of the tensors."""
-        return self._declared(matrices(spec))
+    def list_formats_for(self, spec: ParamSpec) -> Declared:
+        """Returns the declared formats for the shapes of the tensors."""
+        return self._list_formats(matrices(spec))
 
-    def _declared(self, shapes: Sequence[Shape]) -> Declared:
+    def _list_formats(self, shapes: Sequence[Shape]) -> Declared:
         """Factors have no more numbers than there are values in the model and terms."""
         dim = sum(math.prod(shape) for shape in shapes)
         most = 0
@@ -97,26 +97,26 @@ class SemiDiscrete(CompressorConfig):
         return {"semi_discrete": most}
 
     def build(self, layout: Layout) -> Compressor:
-        """The compressor for this layout, where each tensor is as square as can be."""
+        """Returns the compressor for this layout, with tensors as square as can be."""
         return self._build([squarest(size) for size in layout])
 
     def build_for(self, spec: ParamSpec) -> Compressor:
-        """The compressor for this model."""
+        """Returns the compressor for this model."""
         return self._build(matrices(spec))
 
     def _build(self, shapes: Sequence[Shape]) -> Compressor:
         def encode(delta_D: Array, _: Keys) -> Payload:
             if delta_D.ndim == 1:
                 return self._encode(delta_D, shapes)
-            return stacked_terms([self._encode(row_D, shapes) for row_D in delta_D])
+            return stack_terms([self._encode(row_D, shapes) for row_D in delta_D])
 
         return stateless(encode)
 
     def _encode(self, delta_D: Array, shapes: Sequence[Shape]) -> Payload:
         budget = self.bits / 8 * delta_D.shape[-1] - _HEAD
-        terms = _decomposed(as_numpy(delta_D), shapes, budget, self.iterations)
+        terms = _decompose(as_numpy(delta_D), shapes, budget, self.iterations)
         layout = tuple(rows * columns for rows, columns in shapes)
-        payload = semi_discrete_payload(layout, *_coded(terms))
+        payload = semi_discrete_payload(layout, *_encode_terms(terms))
         arrays = {name: like(a, delta_D) for name, a in payload.arrays.items()}
         return Payload(payload.format, payload.dim, arrays)
 
@@ -134,7 +134,7 @@ class _Weighted(NamedTuple):
 
 
 def _nbytes(x_M: Any, y_N: Any) -> float:
-    """The places and the signs of the factors' numbers that are not zero."""
+    """Returns the places and the signs of the factors' numbers that are not zero."""
     n, k = len(x_M) + len(y_N), np.count_nonzero(x_M) + np.count_nonzero(y_N)
     bitmap, gaps = n, _GAPS * n * _entropy(k / n)
     return (min(bitmap, gaps) + k) / 8 + _TERM
@@ -144,10 +144,10 @@ def _entropy(share: float) -> float:
     return -sum(p * math.log2(p) for p in (share, 1 - share) if p)
 
 
-def _decomposed(
+def _decompose(
     delta_D: Any, shapes: Sequence[Shape], budget: float, iterations: int
 ) -> list[_Weighted]:
-    """As many terms as the budget of bytes has, rounded, and at least one.
+    """Returns as many terms as the budget of bytes has, rounded, and at least one.
 
     A vector that is not finite has no terms: the memory keeps it, and shows it.
     """
@@ -182,7 +182,7 @@ def _decomposed(
 
 @finite_products
 def _next(tensor: int, rest_MN: Any, iterations: int) -> _Weighted | None:
-    """The term that lowers the rest most; None if the rest is next to nothing."""
+    """Returns the term that lowers the rest most; None if little is left."""
     if np.abs(rest_MN).max(initial=0.0) < _NOTHING:
         return None
     y_N = rest_MN[np.argmax(np.square(rest_MN).sum(axis=1))]
@@ -190,8 +190,8 @@ def _next(tensor: int, rest_MN: Any, iterations: int) -> _Weighted | None:
         y_N = (rest_MN @ y_N) @ rest_MN
         y_N = y_N / np.abs(y_N).max()
     for _ in range(iterations):
-        x_M = _fitted(rest_MN @ y_N)
-        y_N = _fitted(x_M @ rest_MN)
+        x_M = _fit(rest_MN @ y_N)
+        y_N = _fit(x_M @ rest_MN)
     product = float(x_M @ (rest_MN @ y_N))
     size = float(x_M @ x_M) * float(y_N @ y_N)
     fraction, exponent = math.frexp(product / size)
@@ -204,8 +204,8 @@ def _next(tensor: int, rest_MN: Any, iterations: int) -> _Weighted | None:
     return _Weighted(tensor, mantissa, exponent, x_M, y_N, gain, _nbytes(x_M, y_N))
 
 
-def _fitted(products: Any) -> Any:
-    """The numbers -1, 0 and 1 that a vector is closest to in direction."""
+def _fit(products: Any) -> Any:
+    """Returns the numbers -1, 0 and 1 that a vector is closest to in direction."""
     magnitudes = np.abs(products)
     order = np.argsort(-magnitudes, kind="stable")
     sums = np.cumsum(magnitudes[order], dtype=np.float64)
@@ -215,8 +215,8 @@ def _fitted(products: Any) -> Any:
     return numbers
 
 
-def _coded(terms: Sequence[_Weighted]) -> tuple[list[Term], int]:
-    """The terms as they travel, and the exponent of the step.
+def _encode_terms(terms: Sequence[_Weighted]) -> tuple[list[Term], int]:
+    """Returns the terms as they travel, and the exponent of the step.
 
     A weight below 2^-31 times the largest, or below 2^-123, says nothing.
     """

@@ -27,6 +27,6 @@ class SignL1(SignConfig):
 
     @staticmethod
     def scale(rows: Array) -> Array:
-        """The mean magnitude of each part."""
+        """Returns the mean magnitude of each part."""
         means = absolute_sums(rows) / max(1, rows.shape[-1])
         return array_namespace(rows).astype(means, rows.dtype)

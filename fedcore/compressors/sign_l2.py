@@ -29,7 +29,7 @@ class SignL2(SignConfig):
 
     @staticmethod
     def scale(rows: Array) -> Array:
-        """The root mean square of each part."""
+        """Returns the root mean square of each part."""
         xp = array_namespace(rows)
         roots = xp.sqrt(square_sums(rows) / max(1, rows.shape[-1]))
         return xp.astype(roots, rows.dtype)

@@ -28,7 +28,7 @@ class STC(RatioConfig):
     """Share of the values that travel."""
 
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
-        """The message of the ``k`` largest."""
+        """Returns the message of the ``k`` largest."""
         xp = array_namespace(delta_D)
         dim = delta_D.shape[-1]
         indices_K = largest_indices(delta_D, k)

@@ -22,6 +22,6 @@ class TopK(RatioConfig):
     kind: Literal["top_k"] = "top_k"
 
     def select(self, delta_D: Array, k: int, key: Keys) -> Payload:
-        """The message of the ``k`` largest; δ ≥ k/d."""
+        """Returns the message of the ``k`` largest; δ ≥ k/d."""
         indices_K = largest_indices(delta_D, k)
         return sparse_payload(delta_D.shape[-1], indices_K, take(delta_D, indices_K))

@@ -2,10 +2,10 @@
 
 from fedcore.controllers._assignment import USUAL as USUAL
 from fedcore.controllers._assignment import Assignment as Assignment
-from fedcore.controllers._assignment import joined as joined
+from fedcore.controllers._assignment import join as join
 from fedcore.controllers._server import Request as Request
 from fedcore.controllers._server import ServerController as ServerController
-from fedcore.controllers._server import composed_at_server as composed_at_server
+from fedcore.controllers._server import compose_at_server as compose_at_server
 from fedcore.controllers.ada_comm import AdaComm as AdaComm
 from fedcore.controllers.bandwidth import Bandwidth as Bandwidth
 from fedcore.controllers.base import NOTHING as NOTHING
@@ -14,7 +14,7 @@ from fedcore.controllers.base import Controller as Controller
 from fedcore.controllers.base import ControllerConfig as ControllerConfig
 from fedcore.controllers.base import Report as Report
 from fedcore.controllers.base import Wanted as Wanted
-from fedcore.controllers.base import composed as composed
+from fedcore.controllers.base import compose as compose
 from fedcore.controllers.gaia import Gaia as Gaia
 from fedcore.controllers.i_prof import IProf as IProf
 from fedcore.controllers.skew_scout import SkewScout as SkewScout

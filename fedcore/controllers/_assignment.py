@@ -1,4 +1,4 @@
-"""What controllers give a client's next task, alone and together."""
+"""Assignments that controllers give a client's next task, alone and together."""
 
 from math import inf, prod
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from fedcore.errors import ConfigError
 
 
 class Assignment(NamedTuple):
-    """What a client's next task is given, mostly as shares of what is usual."""
+    """Sets a client's next task, mostly by shares of the usual amounts."""
 
     work: float = 1.0
     """Share of the local steps."""
@@ -39,7 +39,7 @@ def require_possible(kind: str, given: Assignment) -> None:
         )
 
 
-def joined(*given: Assignment) -> Assignment:
+def join(*given: Assignment) -> Assignment:
     """Returns what several controllers give together."""
     wanted = [each.samples for each in given if each.samples is not None]
     return Assignment(

@@ -32,7 +32,7 @@ class ServerController(NamedTuple):
     assign: Callable[[State, Request], Assignment]
 
 
-def composed_at_server(
+def compose_at_server(
     controllers: Mapping[str, ServerController],
 ) -> ServerController:
     """Makes several controllers one: shares multiply, the fewest samples count.

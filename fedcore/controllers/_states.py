@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from fedcore.controllers._assignment import Assignment, joined, require_possible
+from fedcore.controllers._assignment import Assignment, join, require_possible
 from fedcore.typing import State
 
 
 class Half(Protocol):
-    """What a controller's half on a client and that at the server both have."""
+    """The common part of a controller's two halves, on a client and at the server."""
 
     @property
     def init(self) -> Callable[[], State]:
@@ -20,7 +20,7 @@ class Half(Protocol):
 
     @property
     def assign(self) -> Callable[..., Assignment]:
-        """What a task is given."""
+        """Returns the assignment of a task."""
 
 
 HalfT = TypeVar("HalfT", bound=Half)
@@ -58,4 +58,4 @@ class States(Generic[HalfT]):
         for kind, half, own in self.each(state):
             given.append(half.assign(own, *request))
             require_possible(kind, given[-1])
-        return joined(*given)
+        return join(*given)

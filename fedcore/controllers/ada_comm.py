@@ -91,7 +91,7 @@ class AdaComm(ControllerConfig):
                 known = known._replace(ends=ends)
             elif known.first is None and report.base > known.losses[-1][0]:
                 known = known._replace(first=known.mean())
-            known = self._noted(known, report.base, report.loss)
+            known = self._note(known, report.base, report.loss)
             if known.first is None or report.at < ends:
                 return known
             past = math.floor((report.at - ends) / self.period) + 1
@@ -109,7 +109,7 @@ class AdaComm(ControllerConfig):
 
         return ServerController(lambda: AdaCommState(steps), observe, assign)
 
-    def _noted(self, state: AdaCommState, version: int, loss: float) -> AdaCommState:
+    def _note(self, state: AdaCommState, version: int, loss: float) -> AdaCommState:
         """Returns the state with one more loss of a version."""
         known = {of.version: of for of in map(Losses._make, state.losses)}
         before = known.get(version, Losses(version))

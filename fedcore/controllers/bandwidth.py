@@ -1,4 +1,4 @@
-"""How much a client may send: shorter messages on a slow link, and a daily budget.
+"""Limits the bytes of a client: shorter messages on a slow link, a daily budget.
 
 Two controls, in the manner of Gaia's (Hsieh et al., NSDI 2017, §5.4), act on one
 number, the share of its usual size that a message may have. Where an upload took longer
@@ -29,7 +29,7 @@ _BURST = 1 / 24  # of the day's budget may be used at once, as its first hour
 
 
 class Link(NamedTuple):
-    """What a client remembers of its link."""
+    """A client's memory of its link."""
 
     share: float = 1.0
     day: int = 0  # since 1970
@@ -42,7 +42,7 @@ class Link(NamedTuple):
 
 
 class Bandwidth(ControllerConfig):
-    """How long an upload may take, and what a day may cost."""
+    """Limits the time of an upload, and the bytes of a day."""
 
     kind: Literal["bandwidth"] = "bandwidth"
     upload_time: Duration | None = None

@@ -21,7 +21,7 @@ from fedcore.typing import Seconds, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What happened to a client."""
+    """An observation of a client: an exchange, a finished task or an evaluation."""
 
     at: Seconds
     """When, in seconds; a day begins at each multiple of 86,400."""
@@ -86,7 +86,7 @@ class ControllerConfig(Method):
 AnyController = Annotated[ControllerConfig, OneOf()]
 
 
-def composed(controllers: Mapping[str, Controller]) -> Controller:
+def compose(controllers: Mapping[str, Controller]) -> Controller:
     """Makes several controllers one: shares multiply, the longest rest counts.
 
     Args:

@@ -21,7 +21,7 @@ from fedcore.typing import Seconds, State
 
 
 class Usage(NamedTuple):
-    """What a client remembers of its link."""
+    """A client's memory of its link."""
 
     added: float = 0.0  # to the threshold
     used: int = 0  # bytes since the last message
@@ -43,7 +43,7 @@ class Gaia(ControllerConfig):
 
     @classmethod
     def example(cls) -> "Gaia":
-        """With a slow link."""
+        """Returns settings for a slow link."""
         return cls(limit=1000)
 
     @model_validator(mode="after")

@@ -59,7 +59,7 @@ Entry = TypeVar("Entry")
 
 
 class Slopes(NamedTuple):
-    """What is known of one cost: the sums of least squares, and the regressions."""
+    """The state of one cost: the sums of least squares, and the regressions."""
 
     seen: int = 0
     least: float = math.inf  # of all slopes
@@ -75,14 +75,14 @@ class Slopes(NamedTuple):
 
     def is_absurd(self, slope: float) -> bool:
         """Returns whether a slope is too far from those of the clients."""
-        return slope != self.bounded(slope)
+        return slope != self.clamp(slope)
 
     def regression(self, name: str) -> Vector5 | None:
         """Returns that of a device model; None: there is none, or it began absurdly."""
         found = self.models.get(name)
         return None if found is None or self.is_absurd(found[-1]) else found
 
-    def bounded(self, slope: float) -> float:
+    def clamp(self, slope: float) -> float:
         """Returns the nearest slope that is not absurd."""
         return min(max(slope, self.median / _APART), self.median * _APART)
 
@@ -119,7 +119,7 @@ class IProf(ControllerConfig):
 
     @classmethod
     def example(cls) -> "IProf":
-        """With both objectives."""
+        """Returns settings with both objectives."""
         return cls(seconds=3, joules=20)
 
     @model_validator(mode="after")
@@ -142,7 +142,7 @@ class IProf(ControllerConfig):
         """
         client = roles.client
         few, many = (
-            (client.sized(n), client.steps_of(10**6, 1.0, n)) for n in (1, 10**6)
+            (client.with_samples(n), client.steps_of(10**6, 1.0, n)) for n in (1, 10**6)
         )
         if few == many:
             raise ValueError(
@@ -171,36 +171,36 @@ class IProf(ControllerConfig):
         more = measured.samples - self.base_samples
         if measured.seconds is not None:
             slope = (measured.seconds - self.base_seconds) / more
-            time = self._learned(time, client, device, slope)
+            time = self._learn(time, client, device, slope)
         if measured.joules is not None:
             slope = (measured.joules - self.base_joules) / more
-            energy = self._learned(energy, client, device, slope)
+            energy = self._learn(energy, client, device, slope)
         return time, energy
 
-    def _learned(
+    def _learn(
         self, known: Slopes, client: str, device: Device | None, slope: float
     ) -> Slopes:
         """Returns what is known after one more slope."""
         if slope < _NOTHING:  # the task took no longer than an empty one
             return known
         name, facts_F = self._name(client, device), facts(device)
-        known = _noted(known, client, slope)
+        known = _note(known, client, slope)
         models = dict(known.models)
         before = known.regression(name)
         if before is None and known.seen:
-            weights_F = solved(known)
-            before = (*weights_F, known.bounded(_dot(weights_F, facts_F)))
+            weights_F = solve(known)
+            before = (*weights_F, known.clamp(_dot(weights_F, facts_F)))
         if not known.is_absurd(slope):
-            known = _summed(known, facts_F, slope)
+            known = _add_task(known, facts_F, slope)
         if before is None:  # nothing was known of any device
-            before = (*solved(known), slope)
+            before = (*solve(known), slope)
         if not name.startswith(_ONE):
-            slope = known.bounded(slope)
+            slope = known.clamp(slope)
         models.pop(name, None)
-        models[name] = self._corrected(before, facts_F, slope)
+        models[name] = self._correct(before, facts_F, slope)
         return known._replace(models=_newest(models))
 
-    def _corrected(self, model: Vector5, facts_F: Vector5, slope: float) -> Vector5:
+    def _correct(self, model: Vector5, facts_F: Vector5, slope: float) -> Vector5:
         """Returns a device model's regression after one step of PA-I."""
         *weights_F, unit = model
         error = slope - _dot(weights_F, facts_F)
@@ -226,7 +226,7 @@ class IProf(ControllerConfig):
             known = Slopes(*saved)
             if goal is None or not known.seen:
                 continue
-            slope = predicted(known, name, facts_F)
+            slope = predict(known, name, facts_F)
             most = (goal - base) / slope + self.base_samples
             wanted.append(math.floor(min(most, self.most)))
         if not wanted:
@@ -253,20 +253,20 @@ def facts(device: Device | None) -> Vector5:
     return tuple(min(fact, _LARGEST_FACT) for fact in known)
 
 
-def predicted(known: Slopes, name: str, facts_F: Vector5) -> float:
+def predict(known: Slopes, name: str, facts_F: Vector5) -> float:
     """Returns the slope of a device: that of its model, else of least squares.
 
     It is never below all that were seen: few tasks say little of five facts, and what
     they say of other facts may be a slope of nothing.
     """
     regression = known.regression(name)
-    weights_F = solved(known) if regression is None else regression[:-1]
+    weights_F = solve(known) if regression is None else regression[:-1]
     slope = max(known.least, _dot(weights_F, facts_F))
-    bounded = known.bounded(slope)
+    bounded = known.clamp(slope)
     return max(slope, bounded) if name.startswith(_ONE) else bounded
 
 
-def solved(known: Slopes) -> Vector5:
+def solve(known: Slopes) -> Vector5:
     """Returns the w of least squares, by elimination, equal on every processor."""
     size = range(_FACTS)
     rows = [
@@ -287,7 +287,7 @@ def solved(known: Slopes) -> Vector5:
     return tuple(weights_F)
 
 
-def _noted(known: Slopes, client: str, slope: float) -> Slopes:
+def _note(known: Slopes, client: str, slope: float) -> Slopes:
     """Returns what is known after a client's slope, but for what it teaches.
 
     Sums that an absurd slope came into first begin anew.
@@ -303,7 +303,7 @@ def _noted(known: Slopes, client: str, slope: float) -> Slopes:
     return known
 
 
-def _summed(known: Slopes, facts_F: Vector5, slope: float) -> Slopes:
+def _add_task(known: Slopes, facts_F: Vector5, slope: float) -> Slopes:
     """Returns what is known with one more task in the sums of least squares."""
     squares = (a * b for a in facts_F for b in facts_F)
     products = (slope * a for a in facts_F)

@@ -46,7 +46,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Search(NamedTuple):
-    """What a client remembers of its search."""
+    """A client's memory of its search."""
 
     level: int = 0  # the present θ, from 0, the most expensive one
     tasks: int = 0  # since the last comparison
@@ -134,7 +134,7 @@ class SkewScout(ControllerConfig):
             )
         if report.public is not None and search.home is not None:
             lost = max(0.0, search.home - self._value(report.public))
-            search = self._compared(search, lost)
+            search = self._compare(search, lost)
         return search
 
     def _value(self, values: Mapping[str, float]) -> float:
@@ -145,8 +145,8 @@ class SkewScout(ControllerConfig):
             )
         return values[self.metric]
 
-    def _compared(self, search: Search, lost: float) -> Search:
-        """The search after a comparison in which this accuracy was lost."""
+    def _compare(self, search: Search, lost: float) -> Search:
+        """Returns the search after a comparison in which this accuracy was lost."""
         beyond = max(0.0, lost - self.tolerance)
         cost = search.cost / search.tasks
         objective = self.loss_weight * beyond + self.cost_weight * cost
@@ -157,7 +157,7 @@ class SkewScout(ControllerConfig):
         return Search(level, 0, 0.0, None, tuple(seen), tuple(ages))
 
     def _next(self, level: int, seen: list[float], ages: list[int], way: int) -> int:
-        """The level to go to: an unknown one on the way, or the best known one near."""
+        """Returns the next level: an unknown one on the way, or the best known near."""
 
         def is_known(other: int) -> bool:
             return 0 <= ages[other] <= self.memory

@@ -158,7 +158,7 @@ def later_states(
     No client can know a later state of this history unless the server was set back.
     """
     claims = [
-        proofs.confirms(left.proof, proofs.left(left.epoch))
+        proofs.confirms(left.proof, proofs.departure(left.epoch))
         for left in pull.abandoned
         if left.epoch == state.epoch
     ]

@@ -116,7 +116,7 @@ def reply_to(
         task=task,
         done=done,
         proof=0 if is_held else proofs.version(state.epoch, state.version),
-        left=proofs.left(pull.epoch) if other_history else 0,
+        left=proofs.departure(pull.epoch) if other_history else 0,
         reason="" if task else why_waiting(state),
     )
     return SendReply(cid=pull.cid, reply=reply)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fedcore import payloads
 from fedcore.compressors import Compressor, Context
 from fedcore.params import digest, is_named
-from fedcore.patch import moved_exactly
+from fedcore.patch import moves_exactly
 from fedcore.payloads import Layout, Payload, dense_payload, values_payload
 from fedcore.protocol import Epoch, Held, Patch, PatchKind
 from fedcore.trees import Arrays
@@ -56,12 +56,12 @@ class Sums:
         end = max(messages)
         if not payloads.cancels(self._read(messages[end])):
             missed = [messages[version] for version in range(start + 1, end + 1)]
-            return payloads.merged(list(map(self._read, missed)))
+            return payloads.merge(list(map(self._read, missed)))
         known, plus, minus = self._nearest(start, end, messages)
         parts = [known] if known is not None else []
         parts += [self._read(messages[version]) for version in plus]
         parts += [payloads.negative(self._read(messages[v])) for v in minus]
-        total = payloads.merged(parts)
+        total = payloads.merge(parts)
         self._forget(start)
         if total is not None:
             self._keep(start, end, total)
@@ -189,7 +189,7 @@ class Published:
             self._start_ring([Entry(self.version, "", packed)])
             return
         support = None if message is None else payloads.support(message)
-        exact = moved_exactly(self.public_D, message, public_D)
+        exact = moves_exactly(self.public_D, message, public_D)
         self.public_D, self._digest = public_D, digest(public_D)
         if support is None:
             self.touched_D = None

@@ -58,7 +58,7 @@ from fedcore.protocol import (
     Verdict,
 )
 from fedcore.rng import Key
-from fedcore.text import kept_metrics
+from fedcore.text import keep_finite
 from fedcore.typing import JSON, Bytes, Row, Seconds, Vector
 
 # ---------------------------------------- decides on an update that has no verdict yet
@@ -114,7 +114,7 @@ def open_update(
     try:
         payload = payloads.unpack(data, spec.sizes, declared)
         absurd = _absurd(payload, spec)
-        return Opened(payload if absurd else payloads.prepared(payload), absurd)
+        return Opened(payload if absurd else payloads.prepare(payload), absurd)
     except Exception as error:  # noqa: BLE001 -- the verdict tells it
         return Opened(error=error)
 
@@ -200,7 +200,7 @@ def make_update(
         folded=folded,
         client=push.cid,
         loss=_finite(push.loss),
-        measured=push.measured and push.measured.checked(),
+        measured=push.measured and push.measured.clean(),
         flaw=flaw,
         task=has_task,
     )
@@ -239,7 +239,7 @@ def record_of(
         nbytes=len(push.payload),
         payload=push.payload if is_kept else b"",
         measured=update.measured,
-        metrics=kept_metrics(push.metrics),
+        metrics=keep_finite(push.metrics),
         task=update.task,
     )
 
@@ -250,7 +250,7 @@ def _beyond_sums(push: Push, payload: Payload, state: ServerState) -> str:
     All clients together, each with so many samples and values, must stay in float32.
     """
     config = state.algorithm.config
-    samples = config.counted(push.samples)
+    samples = config.count_update(push.samples)
     times = samples * max(config.buffer, state.roster.trainers)
     if "pace" in state.algorithm.aggregator.needs:
         own = state.settings_of(push.cid)
@@ -263,7 +263,7 @@ def _beyond_sums(push: Push, payload: Payload, state: ServerState) -> str:
 def _remark(update: Update, state: ServerState) -> str:
     """A remark on an update that counts for fewer samples or steps than it claims."""
     config, remarks, samples = state.algorithm.config, [], update.samples
-    counted = config.counted(samples)
+    counted = config.count_update(samples)
     if config.weigh_by == "samples" and counted != samples:
         remarks.append(f"{counted} of its {samples} samples (algorithm.samples_cap)")
     if "pace" in state.algorithm.aggregator.needs:
@@ -576,7 +576,7 @@ class Rounds:
         state, config, cid = self.state, self.algorithm.config, lease.cid
         controller, asked = self.algorithm.server_controller, self.asked(cid)
         if controller is not None:
-            device = asked.device and asked.device.checked()
+            device = asked.device and asked.device.clean()
             request = Request(cid, device)
             lease.given = controller.assign(state.learnt.controllers, request)
         state.learnt.plans.note(cid, None)

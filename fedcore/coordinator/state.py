@@ -189,7 +189,7 @@ def announce(
     if config.uses_device:  # then its update says how many samples the steps used
         client = own.at(version)
         steps = client.steps_of(plan.samples, given.work, given.samples)
-        size = client.sized(given.samples).used_by(plan.samples, steps)
+        size = client.with_samples(given.samples).used_by(plan.samples, steps)
     return Announced(version, size, plan.counts)
 
 
@@ -555,7 +555,7 @@ class ServerState:
             rows: the values of those updates that are rows of a stack.
         """
         aggregator, config = self.algorithm.aggregator, self.algorithm.config
-        samples = config.counted_each([update.samples for update in updates])
+        samples = config.count_each([update.samples for update in updates])
         if rows and aggregator.fold is not None:
             shares = [w * n for w, n in zip(weights, samples, strict=True)]
             self.buffer = aggregator.fold(self.buffer, rows, shares)

@@ -53,7 +53,7 @@ _FAR = 5.0  # the second ratio holds up to this √(-ln of the share)
 
 
 def normal_quantile(u_N: Floats) -> Floats:
-    """Φ⁻¹ of shares in (0, 1)."""
+    """Returns Φ⁻¹ of shares in (0, 1)."""
     q_N = u_N - 0.5
     z_N = q_N * _ratio(_CENTRE, _CENTRAL**2 - q_N * q_N)
     outer_K = np.flatnonzero(np.abs(q_N) > _CENTRAL)
@@ -69,7 +69,7 @@ def normal_quantile(u_N: Floats) -> Floats:
 
 
 def normal_cdf(z_N: Floats) -> Floats:
-    """Φ, the share of values up to each of ``z_N``."""
+    """Returns Φ, the share of values up to each of ``z_N``."""
     shares = (0.5 * math.erfc(-z * math.sqrt(0.5)) for z in z_N.tolist())
     return np.fromiter(shares, np.float64, len(z_N))
 

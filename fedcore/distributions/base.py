@@ -23,7 +23,7 @@ class DistributionConfig(Method):
 
     @abstractmethod
     def quantile(self, u_N: Floats) -> Floats:
-        """The values, all above 0, below which the shares ``u_N`` of all values lie.
+        """Returns the values, above 0, below which the shares ``u_N`` of values lie.
 
         Args:
             u_N: shares in (0, 1).
@@ -31,10 +31,10 @@ class DistributionConfig(Method):
 
     @abstractmethod
     def cdf(self, x_N: Floats) -> Floats:
-        """The share of values up to each of ``x_N``."""
+        """Returns the share of values up to each of ``x_N``."""
 
     @classmethod
-    def fitted(cls, x_N: Floats) -> "Fitted | None":
+    def fit(cls, x_N: Floats) -> "Fitted | None":
         """Fits scale and settings to values; None where that is not possible.
 
         Args:

@@ -13,14 +13,14 @@ class ExponentialDistribution(DistributionConfig):
     kind: Literal["exponential"] = "exponential"
 
     def quantile(self, u_N: Floats) -> Floats:
-        """-ln(1 - u)."""
+        """Returns -ln(1 - u)."""
         return -np.log1p(-u_N)
 
     def cdf(self, x_N: Floats) -> Floats:
-        """1 - e^-x."""
+        """Returns 1 - e^-x."""
         return -np.expm1(-x_N)
 
     @classmethod
-    def fitted(cls, x_N: Floats) -> Fitted | None:
+    def fit(cls, x_N: Floats) -> Fitted | None:
         """Fits the mean."""
         return Fitted(float(x_N.mean()), cls())

@@ -17,17 +17,17 @@ class LogNormal(DistributionConfig):
     """Spread: with 1, one client in six is more than 2.7 times the median."""
 
     def quantile(self, u_N: Floats) -> Floats:
-        """e^(sigma·Φ⁻¹(u))."""
+        """Returns e^(sigma·Φ⁻¹(u))."""
         return np.exp(self.sigma * normal_quantile(u_N))
 
     def cdf(self, x_N: Floats) -> Floats:
-        """Φ(ln x / sigma)."""
+        """Returns Φ(ln x / sigma)."""
         if not self.sigma:
             return (x_N >= 1).astype(np.float64)
         return normal_cdf(np.log(x_N) / self.sigma)
 
     @classmethod
-    def fitted(cls, x_N: Floats) -> Fitted | None:
+    def fit(cls, x_N: Floats) -> Fitted | None:
         """Fits the mean and the standard deviation of the logarithms."""
         log_N = np.log(x_N)
         return Fitted(float(np.exp(log_N.mean())), cls(sigma=float(log_N.std(ddof=1))))

@@ -19,15 +19,15 @@ class Pareto(DistributionConfig):
     """The smaller, the heavier the tail."""
 
     def quantile(self, u_N: Floats) -> Floats:
-        """(1 - u)^(-1/shape)."""
+        """Returns (1 - u)^(-1/shape)."""
         return np.exp(np.log1p(-u_N) / -self.shape)
 
     def cdf(self, x_N: Floats) -> Floats:
-        """1 - x^-shape from 1 on."""
+        """Returns 1 - x^-shape from 1 on."""
         return -np.expm1(-self.shape * np.log(np.maximum(x_N, 1.0)))
 
     @classmethod
-    def fitted(cls, x_N: Floats) -> Fitted | None:
+    def fit(cls, x_N: Floats) -> Fitted | None:
         """Fits by maximum likelihood: the minimum, and Hill's estimate of the shape."""
         least = float(x_N.min())
         return Fitted(least, cls(shape=len(x_N) / float(np.log(x_N / least).sum())))

@@ -13,9 +13,9 @@ class Same(DistributionConfig):
     kind: Literal["same"] = "same"
 
     def quantile(self, u_N: Floats) -> Floats:
-        """1 for every share."""
+        """Returns 1 for every share."""
         return np.ones(len(u_N))
 
     def cdf(self, x_N: Floats) -> Floats:
-        """1 from 1 on, 0 below."""
+        """Returns 1 from 1 on, 0 below."""
         return (x_N >= 1).astype(np.float64)

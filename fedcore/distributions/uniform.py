@@ -18,23 +18,23 @@ class UniformDistribution(DistributionConfig):
     """The largest value."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> "UniformDistribution":
+    def _check_order(self) -> "UniformDistribution":
         if self.low > self.high:
             raise ValueError(f"low {self.low} is above high {self.high}")
         return self
 
     def quantile(self, u_N: Floats) -> Floats:
-        """The point at the share u of the way from low to high."""
+        """Returns the point at the share u of the way from low to high."""
         return self.low + (self.high - self.low) * u_N
 
     def cdf(self, x_N: Floats) -> Floats:
-        """The share of the way from low to high that x has covered, 0 to 1."""
+        """Returns the share of the way from low to high that x has covered, 0 to 1."""
         if self.low == self.high:
             return (x_N >= self.low).astype(np.float64)
         return np.clip((x_N - self.low) / (self.high - self.low), 0.0, 1.0)
 
     @classmethod
-    def fitted(cls, x_N: Floats) -> Fitted | None:
+    def fit(cls, x_N: Floats) -> Fitted | None:
         """Fits the extremes, in units of the middle between them."""
         low, high = float(x_N.min()), float(x_N.max())
         middle = (low + high) / 2

@@ -30,15 +30,15 @@ class Weibull(DistributionConfig):
         return math.exp(-math.lgamma(1 + 1 / self.shape))
 
     def quantile(self, u_N: Floats) -> Floats:
-        """Scale · (-ln(1 - u))^(1/shape)."""
+        """Returns scale · (-ln(1 - u))^(1/shape)."""
         return self._scale * np.exp(np.log(-np.log1p(-u_N)) / self.shape)
 
     def cdf(self, x_N: Floats) -> Floats:
-        """1 - e^-(x/scale)^shape."""
+        """Returns 1 - e^-(x/scale)^shape."""
         return -np.expm1(-((x_N / self._scale) ** self.shape))
 
     @classmethod
-    def fitted(cls, x_N: Floats) -> Fitted | None:
+    def fit(cls, x_N: Floats) -> Fitted | None:
         """Fits mean and variance; bisection finds the shape."""
         mean = float(x_N.mean())
         target = math.log1p(float(x_N.var(ddof=1)) / mean**2)

@@ -1,1 +1,1 @@
-"""How much each client moved the model."""
+"""Measures how much each client moved the model."""

@@ -46,7 +46,7 @@ class InfluenceState(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What is known of one round so far."""
+    """The state of one round so far."""
 
     moved_CD: Array
     """Σ λ n [Π (I - ηH) - I] ε over the updates of other clients."""
@@ -175,7 +175,7 @@ def close(
     flow_CD[alone_C] = state.eps_CD[alone_C]
     truncated_CL = state.truncated_CL
     if layers:
-        truncated_CL = truncated_CL | _grown(flow_CD, state.eps_CD, layers)
+        truncated_CL = truncated_CL | _has_grown(flow_CD, state.eps_CD, layers)
         for place, layer in enumerate(layers):
             flow_CD[truncated_CL[:, place], layer] = 0.0
     eps_CD = flow_CD if sequential else np.zeros_like(flow_CD)
@@ -190,10 +190,10 @@ def close(
     return InfluenceState(state.version + 1, eps_CD, earlier, truncated_CL)
 
 
-def _grown(
+def _has_grown(
     flow_CD: Array, eps_CD: Array, layers: Sequence[slice]
 ) -> npt.NDArray[np.bool_]:
-    """Whether ‖M ε‖ > ‖ε‖, for each client and layer, shape (C, L)."""
+    """Returns whether ‖M ε‖ > ‖ε‖, for each client and layer, shape (C, L)."""
     norms = [
         (
             np.linalg.norm(flow_CD[:, layer], axis=-1),

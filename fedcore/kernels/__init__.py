@@ -21,7 +21,7 @@ from fedcore.kernels.library import in_use as in_use
 from fedcore.kernels.pull import add_pull as add_pull
 from fedcore.kernels.rice import read_rice as read_rice
 from fedcore.kernels.rice import rice as rice
-from fedcore.kernels.rice import shifted_sum as shifted_sum
+from fedcore.kernels.rice import sum_shifted as sum_shifted
 from fedcore.kernels.rows import add_rows as add_rows
 from fedcore.kernels.selection import above as above
 from fedcore.kernels.selection import largest_indices as largest_indices

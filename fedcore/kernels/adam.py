@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from fedcore.arrays import array_namespace
-from fedcore.kernels.library import compiled_for
+from fedcore.kernels.library import find_compiled
 from fedcore.typing import Array
 
 
@@ -40,7 +40,7 @@ def adam(w: Array, g: Array, v: Array, s: Array, by: AdamStep, room: Array) -> N
         by: the numbers of this step.
         room: memory of the same shape to compute in.
     """
-    compiled = compiled_for(w, g, v, s, by.eps_1, by.scale_1)
+    compiled = find_compiled(w, g, v, s, by.eps_1, by.scale_1)
     if compiled is not None:
         numbers = by.beta_1, by.beta_2, by.lr, by.decay
         compiled.adam(w, v, s, g, by.eps_1, by.scale_1, *numbers)

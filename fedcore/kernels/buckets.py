@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore.arrays import BLOCK, array_namespace, is_numpy, like, pieces, row_pieces
-from fedcore.kernels.library import aligned, compiled_for
+from fedcore.kernels.library import align, find_compiled
 from fedcore.kernels.sums import square_sums
 from fedcore.rng import Words, noise
 from fedcore.typing import Array, Vector
@@ -45,11 +45,11 @@ def quantise(
         The multiples in [-top, top], shape ``(..., D)``, and the steps.
     """
     dim, count = x.shape[-1], -(-x.shape[-1] // bucket)
-    kernels = compiled_for(x) if x.dtype == np.float32 else None
+    kernels = find_compiled(x) if x.dtype == np.float32 else None
     if kernels and x.size:
         levels = np.empty(x.shape, np.int8)
         steps = np.empty((*x.shape[:-1], count), np.float32)
-        words = None if seeds is None else aligned(seeds, np.uint64)
+        words = None if seeds is None else align(seeds, np.uint64)
         number = _MEASURES.index(measure)
         rows = x.size // dim
         kernels.quantise(x, rows, bucket, top, number, words, levels, steps)
@@ -79,13 +79,13 @@ def norms(rows: Array) -> Array:
 
 
 def _largest(rows: Array) -> Array:
-    """Largest magnitudes; NaN counts as larger than infinity, as its bits are."""
+    """Returns the largest magnitudes; NaN counts as larger than infinity."""
     xp = array_namespace(rows)
     return xp.max(rows.view(xp.int32) & _MAGNITUDE, axis=-1).view(xp.float32)
 
 
 def _rows(x: Array, bucket: int) -> Array:
-    """Whole buckets; the last one is padded with zeros."""
+    """Returns whole buckets; the last one is padded with zeros."""
     missing = -x.shape[-1] % bucket
     if missing:
         padding = like(np.zeros((*x.shape[:-1], missing), np.float32), x)
@@ -108,7 +108,7 @@ def _levels(rows: Array, steps: Array, top: int, drawn: Array | None) -> Array:
     inverse = unit * one / xp.where(steps == 0, one * np.inf, steps * boost)
     scaled = rows * boost[..., np.newaxis]
     scaled *= inverse[..., np.newaxis]
-    scaled = _clipped(scaled, top * unit)
+    scaled = _clip(scaled, top * unit)
     if drawn is None:
         return xp.astype(xp.round(scaled), xp.int8)
     whole = xp.astype(scaled, xp.int32)
@@ -117,8 +117,8 @@ def _levels(rows: Array, steps: Array, top: int, drawn: Array | None) -> Array:
     return xp.astype(whole, xp.int8)
 
 
-def _clipped(x: Array, most: float) -> Array:
-    """Between -most and most, and the latter where there is no number."""
+def _clip(x: Array, most: float) -> Array:
+    """Clips values to -most and most; NaN becomes ``most``."""
     if is_numpy(x):
         np.fmin(x, np.float32(most), out=x)
         np.maximum(x, np.float32(-most), out=x)
@@ -129,9 +129,9 @@ def _clipped(x: Array, most: float) -> Array:
 
 def put_levels(levels_D: Levels, bucket: int, steps: Vector, out_D: Vector) -> None:
     """Writes ``out = level * step``."""
-    kernels = compiled_for(levels_D, out_D)
+    kernels = find_compiled(levels_D, out_D)
     if kernels:
-        kernels.put_levels(levels_D, bucket, aligned(steps, np.float32), None, out_D)
+        kernels.put_levels(levels_D, bucket, align(steps, np.float32), None, out_D)
         return
     for _ in _pieces(levels_D, bucket, steps, out_D):
         pass
@@ -141,9 +141,9 @@ def add_levels(
     levels_D: Levels, bucket: int, steps: Vector, scale: np.float32, out_D: Vector
 ) -> None:
     """Adds ``out += level * step * scale``, rounded after each operation."""
-    kernels = compiled_for(levels_D, out_D)
+    kernels = find_compiled(levels_D, out_D)
     if kernels:
-        own = aligned(steps, np.float32)
+        own = align(steps, np.float32)
         kernels.put_levels(levels_D, bucket, own, float(scale), out_D)
         return
     for piece, values in _pieces(levels_D, bucket, steps):
@@ -155,7 +155,7 @@ def add_levels(
 def _pieces(
     levels_D: Levels, bucket: int, steps: Vector, into_D: Vector | None = None
 ) -> Iterator[tuple[slice, Vector]]:
-    """The values, piece by piece, in place or in a scratch array."""
+    """Yields the values, piece by piece, in place or in a scratch array."""
     dim = len(levels_D)
     full, rest = divmod(dim, bucket)
     scratch = np.empty(min(BLOCK, dim), np.float32)

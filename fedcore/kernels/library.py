@@ -60,7 +60,7 @@ def in_use() -> Literal["compiled", "numpy"]:
     return "numpy" if compiled is None else "compiled"
 
 
-def compiled_for(*arrays: Any) -> Any:
+def find_compiled(*arrays: Any) -> Any:
     """Returns the compiled module if it takes all of these arrays, else None."""
     if compiled is None or not all(map(_simple, arrays)):
         return None
@@ -68,7 +68,7 @@ def compiled_for(*arrays: Any) -> Any:
 
 
 def _simple(x: Any) -> bool:
-    """Whether an array is one piece of memory, of a type that the loops know."""
+    """Returns whether an array is one piece of memory of a type that loops know."""
     return (
         isinstance(x, np.ndarray)
         and x.dtype.char in "fbB?"
@@ -78,6 +78,6 @@ def _simple(x: Any) -> bool:
     )
 
 
-def aligned(x: Any, dtype: npt.DTypeLike) -> Any:
+def align(x: Any, dtype: npt.DTypeLike) -> Any:
     """Returns a few numbers as the loops need them, copied only if necessary."""
     return np.require(x, dtype, ["C_CONTIGUOUS", "ALIGNED"])

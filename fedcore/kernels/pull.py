@@ -1,7 +1,7 @@
 """The gradient of a pull to another model, in one pass over its values."""
 
 from fedcore.arrays import array_namespace
-from fedcore.kernels.library import compiled_for
+from fedcore.kernels.library import find_compiled
 from fedcore.typing import Array
 
 
@@ -18,7 +18,7 @@ def add_pull(
         decay: by how much to zero as well.
         room: memory of the same shape to compute in.
     """
-    compiled = compiled_for(g, w, anchor)
+    compiled = find_compiled(g, w, anchor)
     if compiled is not None:
         compiled.add_pull(g, w, anchor, pull, decay)
         return

@@ -8,7 +8,7 @@ from fedcore.kernels import library
 from fedcore.typing import Bytes, Indices
 
 
-def shifted_sum(numbers_K: Indices, width: int) -> int:
+def sum_shifted(numbers_K: Indices, width: int) -> int:
     """Sums the numbers, each without its ``width`` lowest bits."""
     kernels = _kernels_for(numbers_K)
     if kernels:
@@ -25,7 +25,7 @@ def rice(numbers_K: Indices, width: int) -> list[Bytes]:
     kernels = _kernels_for(numbers_K)
     if kernels:
         count = len(numbers_K)
-        unary_bits = count + shifted_sum(numbers_K, width)
+        unary_bits = count + sum_shifted(numbers_K, width)
         low_bytes = (count * width + 7) // 8
         out = memoryview(bytearray(low_bytes + (unary_bits + 7) // 8))
         kernels.put_rice(numbers_K, width, out)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedcore.arrays import BLOCK
-from fedcore.kernels.library import aligned, compiled_for
+from fedcore.kernels.library import align, find_compiled
 from fedcore.typing import Row, Vector
 
 
@@ -15,8 +15,8 @@ def add_rows(rows: Sequence[Row], shares: Sequence[float], out_D: Vector) -> Non
     Product and sum are rounded to float32, so the bits are those of adding each row by
     itself. No row may be ``out`` itself.
     """
-    shares_K = aligned(shares, np.float32)
-    kernels = compiled_for(out_D) if out_D.dtype == np.float32 else None
+    shares_K = align(shares, np.float32)
+    kernels = find_compiled(out_D) if out_D.dtype == np.float32 else None
     if kernels and kernels.add_rows(tuple(rows), shares_K, out_D):
         return
     product = np.empty(min(BLOCK, len(out_D)), np.float32)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedcore import arrays
-from fedcore.kernels.library import compiled_for
+from fedcore.kernels.library import find_compiled
 from fedcore.typing import Array
 
 _SHORT = 1 << 16  # a longer row has few candidates, which are found by a threshold
@@ -15,7 +15,7 @@ def above(x_D: Array, threshold: int, most: int) -> Array | None:
     The threshold is the bits of a float32 number that is not negative, or -1; NaN is
     above all of them but itself.
     """
-    kernels = compiled_for(x_D) if x_D.dtype == np.float32 else None
+    kernels = find_compiled(x_D) if x_D.dtype == np.float32 else None
     if not kernels:
         return arrays.above(x_D, threshold, most)
     places = np.empty(min(most, len(x_D)), np.int64)
@@ -27,7 +27,7 @@ def largest_indices(x: Array, k: int) -> Array:
     """Returns where the ``k`` largest magnitudes lie, ascending, shape ``(..., k)``."""
     dim = x.shape[-1]
     if 0 < k < dim <= _SHORT and x.dtype == np.float32 and x.size:
-        kernels = compiled_for(x)
+        kernels = find_compiled(x)
         if kernels:
             places = np.empty((*x.shape[:-1], k), np.int64)
             kernels.largest(x, x.size // dim, np.empty(dim, np.uint32), places)

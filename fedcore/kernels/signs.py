@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore.arrays import BLOCK, array_namespace, like, pieces, row_pieces
-from fedcore.kernels.library import aligned, compiled_for
+from fedcore.kernels.library import align, find_compiled
 from fedcore.rng import Words, bits
 from fedcore.typing import Array, Vector
 
@@ -24,10 +24,10 @@ def positive(x: Array, seeds: Words) -> Array:
     A zero at place i counts as positive if the top bit of word i of the row's stream is
     set.
     """
-    kernels = compiled_for(x) if x.dtype == np.float32 else None
+    kernels = find_compiled(x) if x.dtype == np.float32 else None
     if kernels:
         marks = np.empty(x.shape, np.bool_)
-        kernels.positive(x, aligned(seeds, np.uint64), marks)
+        kernels.positive(x, align(seeds, np.uint64), marks)
         return marks
     xp = array_namespace(x)
     marks = x > 0
@@ -42,9 +42,9 @@ def positive(x: Array, seeds: Words) -> Array:
 
 def put_signs(plus_D: Marks, scales_T: Vector, sizes_T: Array, out_D: Vector) -> None:
     """Writes ``out = ± scale``, with a scale for each part of the vector."""
-    kernels = compiled_for(plus_D, out_D)
+    kernels = find_compiled(plus_D, out_D)
     if kernels:
-        sizes, scales = aligned(sizes_T, np.int64), aligned(scales_T, np.float32)
+        sizes, scales = align(sizes_T, np.int64), align(scales_T, np.float32)
         kernels.put_signs(plus_D, sizes, scales, out_D)
         return
     for _ in _pieces(plus_D, scales_T, sizes_T, out_D):
@@ -53,9 +53,9 @@ def put_signs(plus_D: Marks, scales_T: Vector, sizes_T: Array, out_D: Vector) ->
 
 def add_signs(plus_D: Marks, scales_T: Vector, sizes_T: Array, out_D: Vector) -> None:
     """Adds ``out += ± scale``, with a scale for each part of the vector."""
-    kernels = compiled_for(plus_D, out_D)
+    kernels = find_compiled(plus_D, out_D)
     if kernels:
-        sizes, scales = aligned(sizes_T, np.int64), aligned(scales_T, np.float32)
+        sizes, scales = align(sizes_T, np.int64), align(scales_T, np.float32)
         kernels.add_signs(plus_D, sizes, scales, out_D)
         return
     for piece, values in _pieces(plus_D, scales_T, sizes_T):
@@ -65,7 +65,7 @@ def add_signs(plus_D: Marks, scales_T: Vector, sizes_T: Array, out_D: Vector) ->
 def _pieces(
     plus_D: Marks, scales_T: Vector, sizes_T: Array, into_D: Vector | None = None
 ) -> Iterator[tuple[slice, Vector]]:
-    """The values, piece by piece, in place or in a scratch array."""
+    """Yields the values, piece by piece, in place or in a scratch array."""
     groups = ((size, len(list(equal))) for size, equal in groupby(sizes_T.tolist()))
     scratch = np.empty(min(BLOCK, len(plus_D)) + 8, np.float32)
     for piece in row_pieces(groups):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedcore.arrays import array_namespace, is_numpy
-from fedcore.kernels.library import compiled_for
+from fedcore.kernels.library import find_compiled
 from fedcore.typing import Array
 
 LANES = 64
@@ -25,7 +25,7 @@ def absolute_sums(rows: Array) -> Array:
 
 def square_sums(rows: Array) -> Array:
     """Returns sums of squares, shape ``rows.shape[:-1]``; finite for finite float32."""
-    return _sums("square_sums", rows, _squared)
+    return _sums("square_sums", rows, _square)
 
 
 def plain_sums(rows: Array) -> Array:
@@ -37,13 +37,13 @@ def _absolute(x: Array) -> None:
     array_namespace(x).abs(x, out=x)
 
 
-def _squared(x: Array) -> None:
+def _square(x: Array) -> None:
     x *= x
 
 
 def _sums(name: str, rows: Array, change: Callable[[Array], None]) -> Array:
     """Sums doubles that ``change`` has changed in place."""
-    kernels = compiled_for(rows) if rows.dtype == np.float32 else None
+    kernels = find_compiled(rows) if rows.dtype == np.float32 else None
     if kernels:
         sums = np.empty(rows.shape[:-1], np.float64)
         getattr(kernels, name)(rows, sums)
@@ -67,11 +67,11 @@ def in_lanes(rows: Any, change: Callable[[Any], None]) -> Any:
     with np.errstate(invalid="ignore"):
         for at in range(0, len(flat), some):
             part = flat[at : at + some]
-            sums[at : at + some] = _folded(_added(part, lanes, change))
+            sums[at : at + some] = _fold(_add(part, lanes, change))
     return sums.reshape(rows.shape[:-1])
 
 
-def _added(rows: Any, lanes: int, change: Callable[[Any], None]) -> Any:
+def _add(rows: Any, lanes: int, change: Callable[[Any], None]) -> Any:
     count, size = rows.shape
     added = np.zeros((count, lanes), np.float64)
     for at in range(0, size, _SOME):
@@ -87,7 +87,7 @@ def _added(rows: Any, lanes: int, change: Callable[[Any], None]) -> Any:
     return added
 
 
-def _folded(lanes: Any) -> Any:
+def _fold(lanes: Any) -> Any:
     while lanes.shape[-1] > 1:
         half = lanes.shape[-1] // 2
         lanes = lanes[:, :half] + lanes[:, half:]

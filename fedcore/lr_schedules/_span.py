@@ -29,7 +29,7 @@ class Span(LRScheduleConfig):
         """Falls over ten versions."""
         return cls(until=10)  # type: ignore[call-arg]  # subclasses have a kind
 
-    def gone(self, version: int) -> float:
+    def progress(self, version: int) -> float:
         """Returns which share of the way is behind, 0 to 1."""
         share = (version - self.after) / (self.until - self.after)
         return min(1.0, max(0.0, share))

@@ -18,5 +18,5 @@ class Cosine(Span):
 
     def share(self, version: int) -> float:
         """Returns the factor of the rate at a version."""
-        falls = (1 + math.cos(math.pi * self.gone(version))) / 2
+        falls = (1 + math.cos(math.pi * self.progress(version))) / 2
         return self.to + (1 - self.to) * falls

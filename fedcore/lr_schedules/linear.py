@@ -17,4 +17,4 @@ class Linear(Span):
 
     def share(self, version: int) -> float:
         """Returns the factor of the rate at a version."""
-        return 1 - (1 - self.to) * self.gone(version)
+        return 1 - (1 - self.to) * self.progress(version)

@@ -64,7 +64,7 @@ class AUC:
             self._count()
 
     def compute(self) -> float:
-        """The area over all samples; NaN where one of the classes has none."""
+        """Returns the area over all samples; NaN where one of the classes has none."""
         self._count()
         negative, positive = self._counts
         pairs = float(negative.sum()) * float(positive.sum())
@@ -99,7 +99,7 @@ class AUC:
 
 
 def _keys(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Higher scores have higher keys; -0.0 has that of 0.0."""
+    """Returns keys in the order of the scores; -0.0 has that of 0.0."""
     bits = (scores + 0.0).view(np.int64)
     keys: npt.NDArray[np.int64] = np.where(bits < 0, -(bits & (2**63 - 1)), bits)
     return keys

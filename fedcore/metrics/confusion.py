@@ -18,7 +18,7 @@ MOST_CLASSES = 4096
 
 
 class Confusion:
-    """How often each class (rows) was taken for each class (columns)."""
+    """Counts how often each class (rows) was taken for each class (columns)."""
 
     def __init__(self, threshold: float = 0.0) -> None:
         """Starts without samples.
@@ -49,7 +49,7 @@ class Confusion:
         scores = np.atleast_1d(as_values(name, output))
         if not scores.shape[-1] and len(scores):
             raise WorkloadError(f"{name} takes scores; got shape {scores.shape}")
-        said = predicted(scores, self._threshold)
+        said = predict_classes(scores, self._threshold)
         if said.shape != true.shape:
             raise WorkloadError(
                 f"outputs for {len(said)} samples, and targets for {len(true)}"
@@ -69,8 +69,10 @@ class Confusion:
         np.add.at(self.counts, (true.astype(int), said), 1)
 
 
-def predicted(output: npt.NDArray[Any], threshold: float) -> npt.NDArray[np.int64]:
-    """The class of each sample, (B,)."""
+def predict_classes(
+    output: npt.NDArray[Any], threshold: float
+) -> npt.NDArray[np.int64]:
+    """Returns the class of each sample, (B,)."""
     if output.ndim == 1 or output.shape[-1] == 1:
         return (output.reshape(-1) > threshold).astype(np.int64)
     classes: npt.NDArray[np.int64] = output.argmax(-1).reshape(-1).astype(np.int64)
@@ -81,7 +83,7 @@ class Accuracy(Confusion):
     """The share of samples whose class was predicted correctly."""
 
     def compute(self) -> float:
-        """The share over all samples; NaN if there were none."""
+        """Returns the share over all samples; NaN if there were none."""
         total = self.counts.sum()
         if not total or self._unknown:
             return float("nan")
@@ -114,7 +116,7 @@ class _OfClasses(Confusion, ABC):
         super().__init__(threshold)
 
     def compute(self) -> float:
-        """The ratio over all samples; NaN if there were none."""
+        """Returns the ratio over all samples; NaN if there were none."""
         hits, said = np.diag(self.counts), self.counts.sum(0)
         true = self.counts.sum(1)
         if not true.sum() or self._unknown:
@@ -133,7 +135,7 @@ class _OfClasses(Confusion, ABC):
 
     @abstractmethod
     def _ratios(self, hits: Ratios, said: Ratios, true: Ratios) -> Ratios:
-        """The ratio of each class, (C,).
+        """Returns the ratio of each class, (C,).
 
         Args:
             hits: the number of samples of each class that were predicted to be of it.
@@ -160,7 +162,7 @@ class RecallByClass(Confusion):
     """The recall of each class, as ``recall_0``, ``recall_1`` and so on."""
 
     def compute(self) -> dict[str, float]:
-        """The recall of each class that has samples; NaN if an output was NaN."""
+        """Returns the recall of each class with samples; NaN if an output was NaN."""
         true = self.counts.sum(1)
         return {
             f"recall_{label}": float("nan")

@@ -30,7 +30,7 @@ class Mean:
         self._count += count
 
     def compute(self) -> float:
-        """The mean over all samples; NaN if there were none."""
+        """Returns the mean over all samples; NaN if there were none."""
         return self._sum / self._count if self._count else math.nan
 
 

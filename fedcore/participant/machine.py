@@ -21,10 +21,10 @@ import numpy as np
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import norm, norms
-from fedcore.clients import forked, parted, without_method
-from fedcore.clients import taken_back as back
+from fedcore.clients import fork_state, split_kept, without_method
+from fedcore.clients import take_back as back
 from fedcore.compressors import Context
-from fedcore.controllers import NOTHING, Assignment, Report, Wanted, joined
+from fedcore.controllers import NOTHING, Assignment, Report, Wanted, join
 from fedcore.errors import PayloadError, ProtocolError
 from fedcore.measured import Device
 from fedcore.params import content_digest, digest, is_named, version_0
@@ -605,7 +605,9 @@ def change_history(
             memory_D = fold_back(algorithm, memory_D, None, sent.payload, sign)
         history[place] = replace(sent, in_model=counted)
     receipt = reply.receipt
-    kept = forked(algorithm.config.client, kept, has_local=bool(algorithm.model.local))
+    kept = fork_state(
+        algorithm.config.client, kept, has_local=bool(algorithm.model.local)
+    )
     return replace(
         state,
         memory_D=memory_D,
@@ -692,7 +694,7 @@ def assign(algorithm: Algorithm, state: ParticipantState) -> Assignment:
     """
     controller, given = algorithm.controller, state.given
     if controller is not None:
-        given = joined(given, controller.assign(state.controlled))
+        given = join(given, controller.assign(state.controlled))
     return given._replace(work=given.work * state.work)
 
 
@@ -801,7 +803,7 @@ def start_ahead(algorithm: Algorithm, state: ParticipantState) -> Start | None:
     if not algorithm.config.client.overlaps:
         return None
     initial_L = np.empty(0, np.float32) if algorithm.model.local else None
-    if parted(state.kept, initial_L)[0] is None:
+    if split_kept(state.kept, initial_L)[0] is None:
         return None
     given = assign(algorithm, state)
     return Start(state.kept, state.seq + 1, given.work, given.samples)

@@ -21,7 +21,7 @@ from fedcore.partitions.base import (
     check_positive,
     classes_of,
     even_sizes,
-    remembered,
+    memoise,
     rows_of_classes,
 )
 from fedcore.rng import Key
@@ -32,7 +32,7 @@ _CHUNK = 1 << 18  # counts that are drawn at once
 Mixtures = npt.NDArray[np.float64]
 
 
-@remembered
+@memoise
 def balanced_dirichlet(
     y: Labels, *, clients: int, alpha: float, seed: int = 0
 ) -> Partition:
@@ -71,7 +71,7 @@ def balanced_dirichlet(
 def _draw(
     mixtures_NC: Mixtures, sizes_N: Counts, supply_C: Counts, rng: np.random.Generator
 ) -> Counts:
-    """The number of rows of each class that each client draws, in turn: (N, C)."""
+    """Returns the rows of each class that each client draws, in turn: (N, C)."""
     clients, classes = mixtures_NC.shape
     counts_NC = np.empty((clients, classes), np.int64)
     left_C, chunk, at = supply_C.copy(), max(1, _CHUNK // classes), 0
@@ -93,7 +93,7 @@ def _draw(
 def _fill(
     drawn_C: Counts, mixture_C: Mixtures, left_C: Counts, rng: np.random.Generator
 ) -> Counts:
-    """A draw as far as rows are left; other classes make up for what is missing."""
+    """Draws as far as rows are left; other classes make up for what is missing."""
     taken_C = np.minimum(drawn_C, left_C)
     while missing := int(drawn_C.sum() - taken_C.sum()):
         rest_C = left_C - taken_C

@@ -47,7 +47,7 @@ class Parts(Sequence[Indices]):
         self._ends = np.concatenate([[0], np.cumsum(sizes)])
 
     def __len__(self) -> int:
-        """The number of clients."""
+        """Returns the number of clients."""
         return len(self._ends) - 1
 
     @overload
@@ -57,7 +57,7 @@ class Parts(Sequence[Indices]):
     def __getitem__(self, index: slice) -> list[Indices]: ...
 
     def __getitem__(self, index: int | slice) -> Indices | list[Indices]:
-        """A copy of the rows of a client; for a slice, a list of them."""
+        """Returns a copy of the rows of a client; for a slice, a list of them."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
@@ -66,7 +66,7 @@ class Parts(Sequence[Indices]):
         return self._rows[self._ends[place] : self._ends[place + 1]].copy()
 
     def __repr__(self) -> str:
-        """The numbers of clients and rows."""
+        """Returns the numbers of clients and rows."""
         return f"Parts({len(self)} clients, {len(self._rows)} rows)"
 
 
@@ -80,7 +80,7 @@ class _Known(NamedTuple):
 _known: list[_Known] = []  # the newest first
 
 
-def remembered(partitioner: Partitioner) -> Partitioner:
+def memoise(partitioner: Partitioner) -> Partitioner:
     """Makes a partitioner return a partition that it has just made from memory.
 
     The labels are compared one by one with a copy of those before: that is exact, and
@@ -89,7 +89,7 @@ def remembered(partitioner: Partitioner) -> Partitioner:
     first = next(iter(signature(partitioner).parameters))
 
     @wraps(partitioner)
-    def recalled(*labels: Labels, **settings: Any) -> Partition:
+    def recall(*labels: Labels, **settings: Any) -> Partition:
         if not labels and first not in settings:
             return partitioner(**settings)  # which says what is missing
         labels_R = np.asarray(labels[0] if labels else settings.pop(first))
@@ -106,7 +106,7 @@ def remembered(partitioner: Partitioner) -> Partitioner:
         _known[:] = [entry, *_known[: REMEMBERED - 1]]
         return parts
 
-    return cast(Partitioner, recalled)
+    return cast(Partitioner, recall)
 
 
 def check_clients(rows: int, clients: int, min_size: int = 1) -> None:
@@ -146,17 +146,17 @@ def even_sizes(rows: int, parts: int) -> Counts:
 
 
 def owners(sizes_N: Counts) -> Indices:
-    """The owners of rows in order: client 0 as often as it has rows, then client 1."""
+    """Returns the owners of rows in order: all rows of client 0, then of client 1."""
     return np.repeat(np.arange(len(sizes_N)), sizes_N)
 
 
 def classes_of(y: Labels) -> tuple[npt.NDArray[np.generic], Indices]:
-    """The distinct labels, sorted, and the place among them of each row's label."""
+    """Returns the sorted distinct labels, and the place of each row's label."""
     return np.unique(np.asarray(y), return_inverse=True)
 
 
 def rows_of_classes(class_R: Indices) -> list[Indices]:
-    """The rows of each class, ascending."""
+    """Returns the rows of each class, ascending."""
     order = np.argsort(class_R, kind="stable")
     return np.split(order, np.cumsum(np.bincount(class_R))[:-1])
 

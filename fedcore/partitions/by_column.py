@@ -1,10 +1,10 @@
 """Natural clients: a client holds the rows that it produced."""
 
 from fedcore.errors import ConfigError
-from fedcore.partitions.base import Labels, Partition, Parts, classes_of, remembered
+from fedcore.partitions.base import Labels, Partition, Parts, classes_of, memoise
 
 
-@remembered
+@memoise
 def by_column(ids: Labels) -> Partition:
     """Gives each distinct id to one client, in the order of the sorted ids.
 

@@ -19,8 +19,8 @@ from fedcore.partitions.base import (
     check_clients,
     check_positive,
     classes_of,
+    memoise,
     owners,
-    remembered,
     rows_of_classes,
 )
 from fedcore.rng import Key
@@ -34,7 +34,7 @@ _VALUES = 200_000_000
 _FIRST, _HOPELESS = 8, 24
 
 
-@remembered
+@memoise
 def dirichlet(
     y: Labels, *, clients: int, alpha: float, seed: int = 0, min_size: int = 1
 ) -> Partition:
@@ -66,7 +66,7 @@ def dirichlet(
     draws = min(_DRAWS, _VALUES // (len(class_R) + clients * len(classes)) + 1)
     least_short = clients
     for draw in range(draws):
-        owner_R = _drawn(classes, clients, alpha, rng)
+        owner_R = _draw(classes, clients, alpha, rng)
         sizes_N = np.bincount(owner_R, minlength=clients)
         short = int((sizes_N < min_size).sum())
         if not short:
@@ -79,10 +79,10 @@ def dirichlet(
     return Parts(owner_R, clients)
 
 
-def _drawn(
+def _draw(
     classes: list[Indices], clients: int, alpha: float, rng: np.random.Generator
 ) -> Indices:
-    """The client of each row."""
+    """Returns the client of each row."""
     owner_R = np.empty(sum(map(len, classes)), np.int64)
     for rows in classes:
         shares_N = rng.dirichlet(np.full(clients, alpha))
@@ -109,7 +109,7 @@ def _mend(
 
 
 def _level(sizes_N: Counts, wanted: int) -> int:
-    """The highest size above which clients have ``wanted`` rows together."""
+    """Returns the highest size above which clients have ``wanted`` rows together."""
     low, high = 0, int(sizes_N.max())
     while low < high:
         middle = (low + high + 1) // 2

@@ -30,11 +30,11 @@ def iid(y: Labels, *, clients: int, seed: int = 0) -> Partition:
     Raises:
         ConfigError: there are fewer rows than clients.
     """
-    return _shuffled(len(y), clients, seed)
+    return _shuffle(len(y), clients, seed)
 
 
 @lru_cache(REMEMBERED, typed=True)
-def _shuffled(rows: int, clients: int, seed: int) -> Partition:
+def _shuffle(rows: int, clients: int, seed: int) -> Partition:
     check_clients(rows, clients)
     order = Key.root(seed).fold_in("iid").generator().permutation(rows)
     owner_R = np.empty(rows, np.int64)

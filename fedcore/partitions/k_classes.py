@@ -19,14 +19,14 @@ from fedcore.partitions.base import (
     check_clients,
     classes_of,
     even_sizes,
-    remembered,
+    memoise,
     rows_of_classes,
 )
 from fedcore.rng import Key
 from fedcore.typing import Indices
 
 
-@remembered
+@memoise
 def k_classes(
     y: Labels, *, clients: int, per_client: int = 2, seed: int = 0
 ) -> Partition:
@@ -79,7 +79,7 @@ def k_classes(
 def _deal(
     clients: int, per_client: int, classes: int, rng: np.random.Generator
 ) -> Indices:
-    """``per_client`` different classes for each client, one client after another."""
+    """Deals ``per_client`` different classes to each client, one after another."""
     wanted, decks, dealt = clients * per_client, [], 0
     tail = np.empty(0, np.int64)  # what the last deck gave to the client in between
     while dealt < wanted:

@@ -8,10 +8,10 @@ its late updates can teach the class.
 import numpy as np
 
 from fedcore.errors import ConfigError
-from fedcore.partitions.base import Labels, Partition, Parts, deal_shards, remembered
+from fedcore.partitions.base import Labels, Partition, Parts, deal_shards, memoise
 
 
-@remembered
+@memoise
 def lone_class(
     y: Labels, *, clients: int, label: int = 0, per_client: int = 2, seed: int = 0
 ) -> Partition:

@@ -56,11 +56,11 @@ def quantity_skew(
     Raises:
         ConfigError: there are too few rows, or not exactly one law is given.
     """
-    return _shared(len(y), clients, alpha, sigma, exponent, seed, min_size)
+    return _share_out(len(y), clients, alpha, sigma, exponent, seed, min_size)
 
 
 @lru_cache(REMEMBERED, typed=True)
-def _shared(
+def _share_out(
     rows: int,
     clients: int,
     alpha: float | None,

@@ -4,10 +4,10 @@ McMahan et al., "Communication-Efficient Learning of Deep Networks from
 Decentralized Data", AISTATS 2017, §3: with two shards most clients have two labels.
 """
 
-from fedcore.partitions.base import Labels, Partition, Parts, deal_shards, remembered
+from fedcore.partitions.base import Labels, Partition, Parts, deal_shards, memoise
 
 
-@remembered
+@memoise
 def shards(y: Labels, *, clients: int, per_client: int = 2, seed: int = 0) -> Partition:
     """Gives each client random shards of the rows sorted by label.
 

@@ -23,22 +23,22 @@ from fedcore.payloads.meaning import cancels as cancels
 from fedcore.payloads.meaning import decode as decode
 from fedcore.payloads.meaning import exact as exact
 from fedcore.payloads.meaning import magnitude as magnitude
-from fedcore.payloads.meaning import merged as merged
+from fedcore.payloads.meaning import merge as merge
 from fedcore.payloads.meaning import negative as negative
-from fedcore.payloads.meaning import prepared as prepared
+from fedcore.payloads.meaning import prepare as prepare
 from fedcore.payloads.meaning import rows as rows
 from fedcore.payloads.meaning import support as support
 from fedcore.payloads.natural import natural_payload as natural_payload
 from fedcore.payloads.parts import parts_payload as parts_payload
 from fedcore.payloads.quantised import quantised_payload as quantised_payload
 from fedcore.payloads.rotated import rotated_payload as rotated_payload
-from fedcore.payloads.seeded import seeded_indices as seeded_indices
+from fedcore.payloads.seeded import draw_support as draw_support
 from fedcore.payloads.seeded import seeded_payload as seeded_payload
 from fedcore.payloads.semi_discrete import Term as Term
 from fedcore.payloads.semi_discrete import (
     semi_discrete_payload as semi_discrete_payload,
 )
-from fedcore.payloads.semi_discrete import stacked_terms as stacked_terms
+from fedcore.payloads.semi_discrete import stack_terms as stack_terms
 from fedcore.payloads.sign import sign_payload as sign_payload
 from fedcore.payloads.sparse import sparse_payload as sparse_payload
 from fedcore.payloads.values import overwrite as overwrite

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore.errors import PayloadError
-from fedcore.payloads.deflate import deflated, inflated
+from fedcore.payloads.deflate import deflate, inflate
 from fedcore.typing import Array, Bytes, Vector
 
 # ----------- how bytes of a message are read and written: little endian, front to back
@@ -59,7 +59,7 @@ class Reader:
             )
 
     def bytes(self, count: int) -> memoryview:
-        """The next ``count`` bytes, not copied."""
+        """Returns the next ``count`` bytes, not copied."""
         if count > self.left:
             raise PayloadError(
                 f"message ends early: {count} bytes expected, {self.left} left"
@@ -68,16 +68,16 @@ class Reader:
         return self._data[self._at - count : self._at]
 
     def peek(self, count: int) -> memoryview:
-        """Up to ``count`` of the next bytes, without moving on."""
+        """Returns up to ``count`` of the next bytes, without moving on."""
         return self._data[self._at : self._at + count]
 
     def number(self, form: str) -> Any:
-        """One number of a struct format such as ``"I"``."""
+        """Returns one number of a struct format such as ``"I"``."""
         one = struct.Struct("<" + form)
         return one.unpack(self.bytes(one.size))[0]
 
     def array(self, dtype: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
-        """The next ``count`` numbers as a read-only array over the message."""
+        """Returns the next ``count`` numbers as a read-only array over the message."""
         kind = np.dtype(dtype).newbyteorder("<")
         return np.frombuffer(self.bytes(kind.itemsize * count), kind)
 
@@ -88,7 +88,7 @@ class Reader:
 
 
 def little(array: Array, dtype: str) -> memoryview:
-    """An array's values as little-endian bytes; a copy only where needed."""
+    """Returns an array's values as little-endian bytes; a copy only where needed."""
     kind = np.dtype(dtype).newbyteorder("<")
     return np.asarray(array, kind, order="C").data.cast("B")
 
@@ -125,7 +125,7 @@ class Payload:
 
 
 class Format(NamedTuple):
-    """How one kind of message is laid out, and what it means.
+    """Defines the layout and the meaning of one kind of message.
 
     A message of a few values has ``places`` and ``values``; decoding and adding follow
     from them. Any other has ``decode``; without it, its array ``values`` is the vector.
@@ -155,7 +155,7 @@ class Format(NamedTuple):
     merge: Callable[[Sequence[Payload]], Payload | None] | None = None
     negative: Callable[[Payload], Payload] | None = None
     # the same message, such that adding it costs a pass over what it changes at most
-    prepared: Callable[[Payload], Payload] | None = None
+    prepare: Callable[[Payload], Payload] | None = None
 
 
 _by_name: dict[str, Format] = {}
@@ -171,12 +171,12 @@ def register(form: Format) -> Format:
 
 
 def formats() -> tuple[Format, ...]:
-    """All registered formats."""
+    """Returns all registered formats."""
     return tuple(_by_name.values())
 
 
 def form_of(payload: Payload) -> Format:
-    """The format of a message."""
+    """Returns the format of a message."""
     return _by_name[payload.format]
 
 
@@ -198,13 +198,13 @@ def for_rows(
 
 
 def pack_parts(payload: Payload) -> list[Bytes]:
-    """The bytes that travel, in pieces; large arrays are not copied."""
+    """Returns the bytes that travel, in pieces; large arrays are not copied."""
     head, *body = pack_plain(payload)
     form = form_of(payload)
     if not payload.deflates or form.stride is None:
         return [head, *body]
     size = sum(memoryview(part).nbytes for part in body)
-    small = deflated(body, form.stride) if size <= _most(payload.dim) else None
+    small = deflate(body, form.stride) if size <= _most(payload.dim) else None
     if small is None or _DEFLATED.size + len(small) >= size:
         return [head, *body]
     about = _DEFLATED.pack(form.stride, size)
@@ -218,12 +218,12 @@ def pack_plain(payload: Payload) -> list[Bytes]:
 
 
 def _most(dim: int) -> int:
-    """The most bytes of a body that may be deflated: little more than float32."""
+    """Returns the most bytes of a deflated body: little more than float32."""
     return min(4 * dim + 1024, (1 << 32) - 1)
 
 
 def pack(payload: Payload) -> bytes:
-    """The bytes that travel."""
+    """Returns the bytes that travel."""
     return b"".join(pack_parts(payload))
 
 
@@ -234,7 +234,7 @@ def _memory(nbytes: int) -> npt.NDArray[np.uint8]:
 def room(
     nbytes: int, memory: Callable[[int], npt.NDArray[np.uint8]] = _memory
 ) -> memoryview:
-    """Memory for a message that is to arrive.
+    """Returns memory for a message that is to arrive.
 
     The values behind the head of a ``dense`` message are aligned in it, so that they
     can be used where they lie.
@@ -293,7 +293,7 @@ def _unpack(
         most = _most(dim)
         if declared is not None:
             most = min(most, _most_about(declared[form.name], layout))
-        reader = _inflated(reader, dim, most)
+        reader = _inflate(reader, dim, most)
     reader.declared = declared
     reader.steps = None if declared is None else declared[form.name]
     arrays = form.unpack(reader, layout)
@@ -302,12 +302,12 @@ def _unpack(
 
 
 def _most_about(values: int, layout: Layout) -> int:
-    """The most bytes of a body about this number of values."""
+    """Returns the most bytes of a body about this number of values."""
     return 16 * (values + len(layout)) + 1024
 
 
-def _inflated(reader: "Reader", dim: int, most: int) -> "Reader":
-    """A reader of the body that was deflated."""
+def _inflate(reader: "Reader", dim: int, most: int) -> "Reader":
+    """Returns a reader of the body that was deflated."""
     stride, size = _DEFLATED.unpack(reader.bytes(_DEFLATED.size))
     if stride not in _STRIDES:
         raise PayloadError(f"unknown stride {stride}, expected one of {_STRIDES}")
@@ -315,10 +315,10 @@ def _inflated(reader: "Reader", dim: int, most: int) -> "Reader":
         raise PayloadError(
             f"{size} bytes deflated, expected at most {most} about {dim} values"
         )
-    return Reader(inflated(reader.bytes(reader.left), size, stride))
+    return Reader(inflate(reader.bytes(reader.left), size, stride))
 
 
 def format_of(data: Bytes) -> str:
-    """The format that the header of a message names; empty if it is unknown."""
+    """Returns the format that the header of a message names; empty if it is unknown."""
     form = _by_code.get(memoryview(data)[1]) if len(data) > 1 else None
     return form.name if form else ""

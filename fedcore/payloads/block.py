@@ -49,7 +49,7 @@ Places = npt.NDArray[np.int64]
 
 
 def block_payload(dim: int, start: int, inner: Payload) -> Payload:
-    """The message of the block that starts at ``start``; ``inner`` holds its values."""
+    """Returns the message of the block at ``start``; ``inner`` holds its values."""
     first: Any = next(iter(inner.arrays.values()))
     turn = np.array([stride_of(dim), start, inner.dim], np.int64)
     own = for_rows(first.shape[:-1], {"turn": turn})
@@ -57,7 +57,7 @@ def block_payload(dim: int, start: int, inner: Payload) -> Payload:
 
 
 def stride_of(dim: int) -> int:
-    """A stride that spreads each block over the whole vector: about .618·D."""
+    """Returns a stride that spreads each block over the whole vector: about .618·D."""
     stride = max(1, dim * 377 // 610)
     while math.gcd(stride, dim) > 1:
         stride += 1
@@ -65,7 +65,7 @@ def stride_of(dim: int) -> int:
 
 
 def block_places(dim: int, stride: int, start: int, count: int) -> Places:
-    """The places of a block, ascending."""
+    """Returns the places of a block, ascending."""
     places = np.arange(start, start + count, dtype=np.uint64)
     if count:  # products of two numbers below 2^32 fit into 64 bits
         size = np.uint64(dim)
@@ -81,13 +81,13 @@ def block_places(dim: int, stride: int, start: int, count: int) -> Places:
 
 
 def block_layout(layout: Layout, places: Places) -> Layout:
-    """How many places of the block each tensor has."""
+    """Returns the number of the block's places in each tensor."""
     ends = np.searchsorted(places, np.cumsum(np.asarray(layout, np.int64)))
     return tuple(np.diff(ends, prepend=0).tolist())
 
 
 def turn_of(payload: Payload) -> tuple[int, int, int]:
-    """Stride, start and count; a stack has one block."""
+    """Returns stride, start and count; a stack has one block."""
     turn = np.asarray(payload.arrays["turn"]).reshape(-1, 3)[0]
     return int(turn[0]), int(turn[1]), int(turn[2])
 
@@ -97,7 +97,7 @@ def _places(payload: Payload) -> Places:
 
 
 def _inner(payload: Payload) -> Payload:
-    """The message about the values of the block."""
+    """Returns the message about the values of the block."""
     return INNER.take(payload, "turn", turn_of(payload)[2])
 
 
@@ -134,7 +134,7 @@ def _decode(payload: Payload) -> Array:
     return out_D
 
 
-def _prepared(payload: Payload) -> Payload:
+def _prepare(payload: Payload) -> Payload:
     """Finds the places once."""
     return sparse_payload(payload.dim, _places(payload), _values(payload))
 
@@ -149,6 +149,6 @@ BLOCK = register(
         _places,
         _values,
         magnitude=lambda payload: magnitude(_inner(payload)),
-        prepared=_prepared,
+        prepare=_prepare,
     )
 )

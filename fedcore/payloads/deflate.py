@@ -27,7 +27,7 @@ _PARTS = 64  # up to this number, each part has samples of its own
 _WORTH = 1 / 32  # the least share of the bytes to save
 
 
-def deflated(parts: Sequence[Bytes], stride: int) -> bytes | None:
+def deflate(parts: Sequence[Bytes], stride: int) -> bytes | None:
     """Deflates bytes; None if there is little to save.
 
     Args:
@@ -41,19 +41,19 @@ def deflated(parts: Sequence[Bytes], stride: int) -> bytes | None:
         return None
     few = size <= _SAMPLE
     sample = views if few else _samples(views, _SAMPLE / size)
-    strategy, found = zlib.Z_RLE, _deflated(sample, zlib.Z_RLE)
+    strategy, found = zlib.Z_RLE, _deflate(sample, zlib.Z_RLE)
     looked_at = sum(map(len, sample))
     if len(found) > (1 - _WORTH) * looked_at:
         return None
     if len(found) < looked_at / 2:  # runs may be in the way of a frequent byte
-        without = _deflated(sample, zlib.Z_HUFFMAN_ONLY)
+        without = _deflate(sample, zlib.Z_HUFFMAN_ONLY)
         if len(without) < len(found):
             strategy, found = zlib.Z_HUFFMAN_ONLY, without
-    return found if few else _deflated(views, strategy)
+    return found if few else _deflate(views, strategy)
 
 
-def inflated(data: Bytes, size: int, stride: int) -> memoryview:
-    """The ``size`` bytes that were deflated. No more are allocated.
+def inflate(data: Bytes, size: int, stride: int) -> memoryview:
+    """Returns the ``size`` bytes that were deflated. No more are allocated.
 
     Raises:
         PayloadError: the data are not deflated bytes of this size.
@@ -72,13 +72,13 @@ def inflated(data: Bytes, size: int, stride: int) -> memoryview:
 
 
 def _apart(data: bytes, stride: int) -> list[Bytes]:
-    """The bytes of the numbers, one list for each place in a number."""
+    """Returns the bytes of the numbers, one list for each place in a number."""
     whole = np.frombuffer(data, np.uint8)
     return [np.asarray(whole[at::stride], order="C").data for at in range(stride)]
 
 
 def _together(data: bytes, stride: int) -> memoryview:
-    """The reverse of :func:`_apart`."""
+    """Returns the reverse of :func:`_apart`."""
     apart, whole = np.frombuffer(data, np.uint8), np.empty(len(data), np.uint8)
     done = 0
     for at in range(stride):
@@ -88,7 +88,7 @@ def _together(data: bytes, stride: int) -> memoryview:
     return whole.data.toreadonly()
 
 
-def _deflated(views: Sequence[memoryview], strategy: int) -> bytes:
+def _deflate(views: Sequence[memoryview], strategy: int) -> bytes:
     stream = zlib.compressobj(6, zlib.DEFLATED, _RAW, 8, strategy)
     made, since = [], 0
     for view in views:
@@ -101,14 +101,14 @@ def _deflated(views: Sequence[memoryview], strategy: int) -> bytes:
 
 
 def _samples(views: Sequence[memoryview], share: float) -> list[memoryview]:
-    """A share of each part, or of all as one where there are too many parts."""
+    """Returns a share of each part, or of all as one where there are too many parts."""
     if len(views) > _PARTS:
         views = [memoryview(b"".join(views))]
     return [_sample(view, share) for view in views]
 
 
 def _sample(view: memoryview, share: float) -> memoryview:
-    """A share of a part, in chunks spread over it."""
+    """Returns a share of a part, in chunks spread over it."""
     chunk = int(share * len(view)) // _CHUNKS
     starts = [(len(view) - chunk) * place // (_CHUNKS - 1) for place in range(_CHUNKS)]
     return memoryview(b"".join(view[at : at + chunk] for at in starts))

@@ -6,7 +6,7 @@ from fedcore.typing import Array, Bytes
 
 
 def dense_payload(values_D: Array) -> Payload:
-    """The message of all values."""
+    """Returns the message of all values."""
     return Payload("dense", values_D.shape[-1], {"values": values_D})
 
 

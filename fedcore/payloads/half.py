@@ -21,7 +21,7 @@ KINDS = ("float16", "bfloat16")
 
 
 def half_payload(values_D: Array, kind: str) -> Payload:
-    """A message of values that numbers of ``kind``, one of ``KINDS``, hold exactly."""
+    """Returns a message of values that ``kind``, one of ``KINDS``, holds exactly."""
     code = np.full(values_D.shape[:-1], KINDS.index(kind), np.uint8)
     return Payload("half", values_D.shape[-1], {"kind": code, "values": values_D})
 

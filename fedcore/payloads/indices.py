@@ -20,7 +20,7 @@ _U16, _U32, _BITMAP, _GAPS = 0, 1, 2, 3
 
 
 def pack_indices(indices_K: Indices, dim: int) -> list[Bytes]:
-    """Ascending indices below ``dim``, in the smallest of the codings."""
+    """Packs ascending indices below ``dim``, in the smallest of the codings."""
     raw = _U16 if dim <= 1 << 16 else _U32
     gaps_K = _gaps(indices_K)
     width, coded = best_width(gaps_K)
@@ -68,7 +68,7 @@ def unpack_indices(reader: Reader, count: int, dim: int) -> Indices:
 
 
 def _gaps(indices_K: Indices) -> Indices:
-    """How many coordinates are left out before each of them."""
+    """Returns the number of coordinates that are left out before each of them."""
     gaps_K = np.array(indices_K, np.int64)
     gaps_K[1:] -= indices_K[:-1]
     gaps_K[1:] -= 1

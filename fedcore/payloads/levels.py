@@ -38,7 +38,7 @@ _ONES = 255  # in the place of b: all magnitudes are 1
 def levels_payload(
     dim: int, indices_K: Array, levels_K: Array, steps_T: Array, layout: Layout
 ) -> Payload:
-    """A message of whole multiples of steps.
+    """Returns a message of whole multiples of steps.
 
     Args:
         dim: D.
@@ -62,7 +62,7 @@ def _negative(message: Payload) -> Payload:
 
 
 def _merge(messages: Sequence[Payload]) -> Payload | None:
-    """The sum as whole multiples of the largest step that allows it.
+    """Returns the sum as whole multiples of the largest step that allows it.
 
     Steps that are powers of two add up without rounding.
     """
@@ -94,7 +94,7 @@ def _merge(messages: Sequence[Payload]) -> Payload | None:
 def _sums(
     dim: int, indices: list[Indices], numbers: list[Indices]
 ) -> tuple[Indices, Indices]:
-    """The places where the sums of whole numbers are not zero, and the sums there."""
+    """Returns the places where sums of whole numbers are not zero, and the sums."""
     if SPARSE * sum(map(len, indices)) < dim:
         places, place_of = np.unique(np.concatenate(indices), return_inverse=True)
         # Sums in double precision are exact far beyond MOST.
@@ -167,7 +167,7 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
 
 
 def level_values(payload: Payload) -> Array:
-    """The values at the indices, shape ``(..., K)``."""
+    """Returns the values at the indices, shape ``(..., K)``."""
     levels_K, steps_T = payload.arrays["levels"], payload.arrays["steps"]
     xp = array_namespace(levels_K)
     whole_K = xp.astype(levels_K, xp.float32)

@@ -29,7 +29,7 @@ MOST_RANK = 64  # decoding passes over the matrix once for each rank
 
 
 def low_rank_payload(p_RM: Array, q_RN: Array) -> Payload:
-    """The message of the matrix PᵀQ; here P and Q have a row for each rank."""
+    """Returns the message of the matrix PᵀQ; here P and Q have a row for each rank."""
     dim = p_RM.shape[-1] * q_RN.shape[-1]
     return Payload("low_rank", dim, {"p": p_RM, "q": q_RN})
 
@@ -62,7 +62,7 @@ def _decode(payload: Payload) -> Array:
 
 
 def _magnitude(payload: Payload) -> float:
-    """A sum of r products, each of which may have been rounded up."""
+    """Returns a sum of r products, each of which may have been rounded up."""
     p_RM, q_RN = payload.arrays["p"], payload.arrays["q"]
     largest = [float(np.abs(as_numpy(factor)).max()) for factor in (p_RM, q_RN)]
     bound = float(p_RM.shape[-2] * largest[0] * largest[1])
@@ -79,6 +79,6 @@ LOW_RANK = register(
         _decode,
         magnitude=_magnitude,
         stride=4,
-        prepared=lambda payload: dense_payload(_decode(payload)),
+        prepare=lambda payload: dense_payload(_decode(payload)),
     )
 )

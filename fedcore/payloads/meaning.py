@@ -1,4 +1,4 @@
-"""What messages of any format mean: decoding, adding, bounds and sums."""
+"""The meaning of messages of any format: decoding, adding, bounds and sums."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from fedcore.typing import Array, Indices, Vector
 
 
 def decode(payload: Payload) -> Array:
-    """The float32 vector that the message stands for, shape ``(..., D)``.
+    """Returns the float32 vector that the message stands for, shape ``(..., D)``.
 
     Raises:
         PayloadError: the message holds new values of a model, and is no update.
@@ -27,7 +27,7 @@ def decode(payload: Payload) -> Array:
 
 
 def add(payload: Payload, out_D: Vector, scale: float = 1.0) -> None:
-    """``out += scale * decode(payload)`` in place, at the cost of the message.
+    """Adds ``scale * decode(payload)`` to ``out``, at the cost of the message.
 
     Products and sums are rounded one after the other, in the order of the messages.
     """
@@ -50,14 +50,14 @@ def _add_scaled(values_D: Vector, out_D: Vector, scale: np.float32) -> None:
 
 
 def support(payload: Payload) -> Indices | None:
-    """The coordinates that the message may change, ascending; None: all of them."""
+    """Returns the coordinates that the message may change, ascending; None: all."""
     places = form_of(payload).places
     found: Indices | None = places(payload) if places else None
     return found
 
 
 def magnitude(payload: Payload) -> float:
-    """A bound on the magnitudes of the decoded values; NaN if one of them is NaN."""
+    """Bounds the magnitudes of the decoded values; NaN if one of them is NaN."""
     form = form_of(payload)
     if form.magnitude is not None:
         return form.magnitude(payload)
@@ -71,9 +71,9 @@ def magnitude(payload: Payload) -> float:
     return largest * (form.multiple(payload) if form.multiple else 1.0)
 
 
-def prepared(payload: Payload) -> Payload:
-    """The same message, such that adding it costs little; the sums stay the same."""
-    own = form_of(payload).prepared
+def prepare(payload: Payload) -> Payload:
+    """Makes the message cheap to add; sums with it stay the same."""
+    own = form_of(payload).prepare
     return own(payload) if own else payload
 
 
@@ -83,27 +83,27 @@ def exact(message: Payload) -> Exact | None:
     return own(message) if own else None
 
 
-def merged(messages: Sequence[Payload]) -> Payload | None:
-    """One message that is the exact sum of these; None if there is none."""
+def merge(messages: Sequence[Payload]) -> Payload | None:
+    """Returns one message that is the exact sum of these; None if there is none."""
     forms = {message.format: form_of(message) for message in messages}
     own = next(iter(forms.values())).merge if len(forms) == 1 else None
     return own(messages) if own else None
 
 
 def cancels(message: Payload) -> bool:
-    """Whether a sum becomes smaller when this message is subtracted from it again."""
+    """Returns whether subtracting this message makes a sum smaller again."""
     return form_of(message).negative is not None
 
 
 def negative(message: Payload) -> Payload:
-    """The message that takes this one back, if it cancels."""
+    """Returns the message that takes this one back, if it cancels."""
     own = form_of(message).negative
     assert own is not None
     return own(message)
 
 
 def rows(payload: Payload) -> list[Payload]:
-    """The single messages of a stack."""
+    """Returns the single messages of a stack."""
     first = next(iter(payload.arrays.values()))
     return [
         replace(payload, arrays={k: a[i] for k, a in payload.arrays.items()})

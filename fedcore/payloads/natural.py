@@ -32,7 +32,7 @@ Codes = npt.NDArray[np.uint16]
 
 
 def natural_payload(values_D: Array) -> Payload:
-    """A message of values that are plus or minus powers of two, or zeros."""
+    """Returns a message of values that are plus or minus powers of two, or zeros."""
     return Payload("natural", values_D.shape[-1], {"values": values_D})
 
 
@@ -61,7 +61,7 @@ def _pack(payload: Payload) -> list[Bytes]:
 
 
 def _ranks(values: Vector, out: Codes) -> Codes:
-    """0 of a zero, and 1 + e - lowest of 2^e."""
+    """Returns 0 of a zero, and 1 + e - lowest of 2^e."""
     exponents = (values.view(np.uint32) >> np.uint32(23)).astype(np.uint8)  # no sign
     np.add(exponents, np.uint16(23), out=out)
     if not exponents.all():

@@ -30,7 +30,7 @@ class Inside:
         self.names = {form.name for form in forms}
 
     def put(self, name: str, dim: int, own: Arrays, inner: Payload) -> Payload:
-        """The message of format ``name`` with the arrays ``own`` around ``inner``."""
+        """Returns a message of format ``name``: the arrays ``own`` around ``inner``."""
         (code,) = (c for c, form in self._forms.items() if form.name == inner.format)
         first = next(iter(inner.arrays.values()))
         about = for_rows(first.shape[:-1], {"inner": np.array([code], np.uint8)})
@@ -38,7 +38,7 @@ class Inside:
         return Payload(name, dim, arrays, inner.deflates)
 
     def take(self, payload: Payload, own: str, dim: int) -> Payload:
-        """The message inside; ``own`` names the array of the outer one."""
+        """Returns the message inside; ``own`` names the array of the outer one."""
         code = int(np.asarray(payload.arrays["inner"]).reshape(-1)[0])
         arrays = dict(payload.arrays)
         del arrays["inner"], arrays[own]
@@ -57,7 +57,7 @@ class Inside:
             )
 
     def unpack(self, body: Bytes, layout: Layout, reader: Reader) -> Arrays:
-        """The arrays of a checked message inside, and ``inner``.
+        """Returns the arrays of a checked message inside, and ``inner``.
 
         Raises:
             PayloadError: the bytes are no such message.

@@ -44,7 +44,7 @@ from fedcore.payloads.base import (
     unpack_plain,
 )
 from fedcore.payloads.indices import pack_indices, unpack_indices
-from fedcore.payloads.meaning import add, decode, magnitude, prepared, support
+from fedcore.payloads.meaning import add, decode, magnitude, prepare, support
 from fedcore.payloads.values import VALUES
 from fedcore.typing import Array, Bytes, Indices, Vector
 
@@ -60,7 +60,7 @@ def parts_payload(
     messages: Sequence[Payload],
     leading: tuple[int, ...] = (),
 ) -> Payload:
-    """A message made of one message for each group of tensors.
+    """Returns a message made of one message for each group of tensors.
 
     Args:
         layout: the sizes of all tensors.
@@ -88,7 +88,7 @@ def parts_payload(
 
 
 def stretches(layout: Layout, groups: Sequence[Group]) -> list[list[slice]]:
-    """The slices of the vector that hold each group; neighbours are one slice."""
+    """Returns each group's slices of the vector; neighbours are one slice."""
     ends = np.cumsum(np.asarray(layout, np.int64)).tolist()
     found = []
     for group in groups:
@@ -103,7 +103,7 @@ def stretches(layout: Layout, groups: Sequence[Group]) -> list[list[slice]]:
 
 
 def gather(x_D: Array, slices: Sequence[slice]) -> Array:
-    """The values of a group as one vector; a view where they lie together."""
+    """Returns the values of a group as one vector; a view where they lie together."""
     if len(slices) == 1:
         return x_D[..., slices[0]]
     return array_namespace(x_D).concat([x_D[..., part] for part in slices], axis=-1)
@@ -119,14 +119,14 @@ def spread(values: Array, slices: Sequence[slice], out_D: Array) -> None:
 
 
 def _row(payload: Payload, name: str) -> list[int]:
-    """An array that all rows of a stack share, as a list."""
+    """Returns an array that all rows of a stack share, as a list."""
     array = np.asarray(payload.arrays[name])
     row: list[int] = array[(0,) * (array.ndim - 1)].tolist()
     return row
 
 
 def groups_of(payload: Payload) -> list[list[int]]:
-    """The tensors of each group."""
+    """Returns the tensors of each group."""
     groups: list[list[int]] = [[] for _ in _row(payload, "formats")]
     for number, group in enumerate(_row(payload, "groups")):
         if group != _NONE:
@@ -135,7 +135,7 @@ def groups_of(payload: Payload) -> list[list[int]]:
 
 
 def messages(payload: Payload) -> Iterator[tuple[list[slice], Payload]]:
-    """For each group, the slices of the vector that it is about, and its message."""
+    """Yields for each group its slices of the vector, and its message."""
     names = {form.code: form.name for form in formats()}
     codes = _row(payload, "formats")
     arrays: list[dict[str, Array]] = [{} for _ in codes]
@@ -228,9 +228,9 @@ def _magnitude(payload: Payload) -> float:
     return float(np.max(largest, initial=0.0))  # NaN if one of them is
 
 
-def _prepared(payload: Payload) -> Payload:
+def _prepare(payload: Payload) -> Payload:
     layout = tuple(_row(payload, "sizes"))
-    parts = [prepared(message) for _, message in messages(payload)]
+    parts = [prepare(message) for _, message in messages(payload)]
     return parts_payload(layout, groups_of(payload), parts)
 
 
@@ -244,6 +244,6 @@ PARTS = register(
         places=_support,
         add=_add,
         magnitude=_magnitude,
-        prepared=_prepared,
+        prepare=_prepare,
     )
 )

@@ -34,14 +34,14 @@ Codes = npt.NDArray[np.uint8]
 
 
 def levels(width: int) -> int:
-    """The largest whole number that a code of this width stands for."""
+    """Returns the largest whole number that a code of this width stands for."""
     return (1 << (width - 1)) - 1
 
 
 def quantised_payload(
     dim: int, width: int, bucket: int, steps: Array, levels_D: Array
 ) -> Payload:
-    """A message of whole multiples of steps.
+    """Returns a message of whole multiples of steps.
 
     Args:
         dim: D.
@@ -66,12 +66,12 @@ def _pack(payload: Payload) -> list[Bytes]:
         if len(some) % per_byte:
             some = np.concatenate([some, np.zeros(-len(some) % per_byte, np.uint8)])
         at = part.start // per_byte
-        codes[at : at + len(some) // per_byte] = _narrowed(some, width)
+        codes[at : at + len(some) // per_byte] = _pack_codes(some, width)
     head = bytes([width]) + np.array(bucket, "<u4").tobytes()
     return [head, little(as_numpy(payload.arrays["steps"]), "f4"), codes.data]
 
 
-def _narrowed(codes: Codes, width: int) -> Codes:
+def _pack_codes(codes: Codes, width: int) -> Codes:
     """Codes that lie in a byte each, ``8 // width`` of them to a byte."""
     if width == 8:
         return codes
@@ -83,8 +83,8 @@ def _narrowed(codes: Codes, width: int) -> Codes:
     return narrow
 
 
-def _widened(packed: Codes, width: int) -> Codes:
-    """The reverse."""
+def _unpack_codes(packed: Codes, width: int) -> Codes:
+    """Returns the reverse."""
     if width == 8:
         return packed.copy()
     words = packed.astype(_WORDS[width])
@@ -109,7 +109,7 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
     levels_D, top = np.empty(dim, np.int8), levels(width)
     for part in pieces(levels_D, unit=per_byte):
         at, end = part.start // per_byte, -(-part.stop // per_byte)
-        codes = _widened(packed[at:end], width)[: part.stop - part.start]
+        codes = _unpack_codes(packed[at:end], width)[: part.stop - part.start]
         if int(codes.max()) > 2 * top:
             raise PayloadError(f"code {int(codes.max())} is above {2 * top}")
         np.subtract(codes, np.uint8(top), out=levels_D[part].view(np.uint8))

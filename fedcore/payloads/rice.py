@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore.errors import PayloadError
-from fedcore.kernels import read_rice, shifted_sum
+from fedcore.kernels import read_rice, sum_shifted
 from fedcore.payloads.base import Reader
 
 WIDEST = 31  # low bits of a number, at most
@@ -24,20 +24,20 @@ Numbers = npt.NDArray[np.int64]
 
 
 def best_width(numbers_K: Numbers) -> tuple[int, int]:
-    """The number of low bits for which the code is shortest, and its bytes."""
+    """Returns the number of low bits for which the code is shortest, and its bytes."""
     count = len(numbers_K)
-    mean = shifted_sum(numbers_K, 0) / count if count else 0.0
+    mean = sum_shifted(numbers_K, 0) / count if count else 0.0
     guess = max(0, int(mean * np.log(2)).bit_length() - 1)
     widths = range(max(0, guess - 1), min(WIDEST, guess + 1) + 1)
     return min(
-        ((width, _coded_bytes(numbers_K, width)) for width in widths),
+        ((width, _count_coded_bytes(numbers_K, width)) for width in widths),
         key=lambda found: found[1],
     )
 
 
-def _coded_bytes(numbers_K: Numbers, width: int) -> int:
+def _count_coded_bytes(numbers_K: Numbers, width: int) -> int:
     count = len(numbers_K)
-    ones_and_zeros = count + shifted_sum(numbers_K, width)
+    ones_and_zeros = count + sum_shifted(numbers_K, width)
     return _bytes_of(count * width) + _bytes_of(ones_and_zeros)
 
 

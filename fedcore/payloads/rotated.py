@@ -44,7 +44,7 @@ _SIZES = (4096, 1024, 256)
 
 
 def rotated_payload(dim: int, seed: Words, inner: Payload) -> Payload:
-    """The message of a vector whose rotation ``inner`` is about."""
+    """Returns the message of a vector whose rotation ``inner`` is about."""
     return INNER.put("rotated", dim, {"seed": seed}, inner)
 
 
@@ -60,7 +60,7 @@ def blocks(dim: int) -> Layout:
 
 
 def rotate(x_D: Array, seed: Words) -> Array:
-    """The rotated vector, padded, shape ``(..., sum(blocks(D)))``."""
+    """Returns the rotated vector, padded, shape ``(..., sum(blocks(D)))``."""
     xp = array_namespace(x_D)
     dim, parts = x_D.shape[-1], blocks(x_D.shape[-1])
     shape = (*x_D.shape[:-1], sum(parts))
@@ -75,7 +75,7 @@ def rotate(x_D: Array, seed: Words) -> Array:
 
 
 def unrotate(y: Array, seed: Words, dim: int) -> Array:
-    """The vector of ``dim`` values whose rotation is ``y``, which is left alone."""
+    """Returns the vector of ``dim`` values whose rotation is ``y``; ``y`` stays."""
     xp = array_namespace(y)
     parts = blocks(dim)
     x_D = like(np.empty((*y.shape[:-1], dim), np.float32), y)
@@ -88,7 +88,7 @@ def unrotate(y: Array, seed: Words, dim: int) -> Array:
 
 
 def _runs(parts: Layout) -> Iterator[tuple[int, int, int]]:
-    """Start, end and block size of neighbours that fill a cache together."""
+    """Returns start, end and block size of neighbours that fill a cache together."""
     at = 0
     for size, equals in groupby(parts):
         end = at + size * len(list(equals))
@@ -98,7 +98,7 @@ def _runs(parts: Layout) -> Iterator[tuple[int, int, int]]:
 
 
 def _signs(seed: Words, at: int, end: int, size: int) -> Vector:
-    """±1/√size for the padded values from ``at`` to ``end``."""
+    """Returns ±1/√size for the padded values from ``at`` to ``end``."""
     words = bits(np.asarray(seed, np.uint64), at // 64, (end - at) // 64)
     # Here a set bit says minus. take() with a mode is eight times as fast as [].
     table = SIGNS * np.float32(-(size**-0.5))
@@ -107,7 +107,7 @@ def _signs(seed: Words, at: int, end: int, size: int) -> Vector:
 
 
 def _hadamard(x: Array) -> Array:
-    """H x along the last axis, overwriting ``x``; sums have one order everywhere."""
+    """Computes H x along the last axis, in place; sums have one order everywhere."""
     xp = array_namespace(x)
     y, half = xp.empty_like(x), x.shape[-1] // 2
     # Pease's constant geometry: every pass parts neighbours into the two halves.
@@ -119,7 +119,7 @@ def _hadamard(x: Array) -> Array:
 
 
 def _inner(payload: Payload) -> Payload:
-    """The message about the rotated vector."""
+    """Returns the message about the rotated vector."""
     return INNER.take(payload, "seed", sum(blocks(payload.dim)))
 
 
@@ -142,7 +142,7 @@ def _decode(payload: Payload) -> Array:
 
 
 def _magnitude(payload: Payload) -> float:
-    """A value is at most √B times the largest of its block, but for rounding.
+    """Bounds a value: √B times the largest of its block, but for rounding.
 
     Each of B values is rounded as it is scaled, by 2^-150 at most if it is subnormal.
     """
@@ -159,6 +159,6 @@ ROTATED = register(
         _unpack,
         _decode,
         magnitude=_magnitude,
-        prepared=lambda payload: dense_payload(_decode(payload)),
+        prepare=lambda payload: dense_payload(_decode(payload)),
     )
 )

@@ -16,12 +16,12 @@ from fedcore.typing import Array, Bytes, Indices
 
 
 def seeded_payload(dim: int, seed: Array, values_K: Array) -> Payload:
-    """A message of the values on the seed's support; all others are zero."""
+    """Returns a message of the values on the seed's support; all others are zero."""
     return Payload("seeded", dim, {"seed": seed, "values": values_K})
 
 
-def seeded_indices(dim: int, seed: Array, count: int) -> Indices:
-    """The support, shape ``seed.shape + (count,)``."""
+def draw_support(dim: int, seed: Array, count: int) -> Indices:
+    """Returns the support, shape ``seed.shape + (count,)``."""
     words = np.asarray(seed)
     flat = [subset(int(word), dim, count) for word in words.reshape(-1)]
     return np.array(flat, np.int64).reshape(*words.shape, count)
@@ -44,14 +44,14 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
 
 def _places(payload: Payload) -> Indices:
     seed, values_K = payload.arrays["seed"], payload.arrays["values"]
-    return seeded_indices(payload.dim, seed, values_K.shape[-1])
+    return draw_support(payload.dim, seed, values_K.shape[-1])
 
 
-def _prepared(payload: Payload) -> Payload:
+def _prepare(payload: Payload) -> Payload:
     """Draws the places once."""
     return sparse_payload(payload.dim, _places(payload), payload.arrays["values"])
 
 
 SEEDED = register(
-    Format("seeded", 2, _pack, _unpack, places=_places, stride=4, prepared=_prepared)
+    Format("seeded", 2, _pack, _unpack, places=_places, stride=4, prepare=_prepare)
 )

@@ -64,13 +64,13 @@ class Term(NamedTuple):
 
 
 def weight(code: Any) -> Any:
-    """(8 + m)·2^e, a whole number."""
+    """Returns (8 + m)·2^e, a whole number."""
     exponent, mantissa = np.divmod(np.asarray(code, np.int64), MANTISSA)
     return (MANTISSA + mantissa) << exponent
 
 
 def semi_discrete_payload(layout: Layout, terms: Sequence[Term], step: int) -> Payload:
-    """The message of these terms, whose tensors ascend; ``step`` is E."""
+    """Returns the message of these terms, whose tensors ascend; ``step`` is E."""
     factors = [part for term in terms for part in (term.x_M, term.y_N)]
     arrays: dict[str, Array] = {
         "step": np.array([step], np.int8),
@@ -83,8 +83,8 @@ def semi_discrete_payload(layout: Layout, terms: Sequence[Term], step: int) -> P
     return Payload("semi_discrete", sum(layout), arrays)
 
 
-def stacked_terms(messages: Sequence[Payload]) -> Payload:
-    """A stack of messages; zeros fill up those with fewer terms."""
+def stack_terms(messages: Sequence[Payload]) -> Payload:
+    """Returns a stack of messages; zeros fill up those with fewer terms."""
     arrays: dict[str, Array] = {}
     for name, first in messages[0].arrays.items():
         parts = [as_numpy(message.arrays[name]) for message in messages]
@@ -105,7 +105,7 @@ class _Group(NamedTuple):
 
 
 def _groups(payload: Payload) -> Iterator[_Group]:
-    """The terms of one message, tensor by tensor."""
+    """Yields the terms of one message, tensor by tensor."""
     arrays = {name: as_numpy(array) for name, array in payload.arrays.items()}
     speaks = arrays["rows"] > 0  # zeros fill up a row of a stack
     tensors, firsts, counts = np.unique(
@@ -124,7 +124,7 @@ def _groups(payload: Payload) -> Iterator[_Group]:
 
 
 def _merge(messages: Sequence[Payload]) -> Payload | None:
-    """One message of all their terms, or None if its values would be rounded."""
+    """Joins the terms in one message; None if its values would be rounded."""
     messages = [message for message in messages if message.arrays["codes"].size]
     if not messages:
         return None
@@ -159,7 +159,7 @@ def _terms(payload: Payload) -> Iterator[Term]:
 
 @finite_products
 def _whole(payload: Payload) -> npt.NDArray[np.float64]:
-    """The values of one message before they are rounded."""
+    """Returns the values of one message before they are rounded."""
     step = int(payload.arrays["step"][0])
     ends = np.cumsum(as_numpy(payload.arrays["sizes"]))
     values_D = np.zeros(payload.dim, np.float64)
@@ -222,7 +222,7 @@ def _unpack(reader: Reader, layout: Layout) -> dict[str, Array]:
 
 
 def _unpack_shapes(reader: Reader, terms: int, layout: Layout) -> tuple[Any, Any]:
-    """The tensor of each term, and the rows of its matrix."""
+    """Returns the tensor of each term, and the rows of its matrix."""
     tensors = np.cumsum(unpack_varints(reader, terms), dtype=np.int64)
     if terms and tensors[-1] >= len(layout):
         raise PayloadError(f"a term of tensor {tensors[-1]}, known: {len(layout)}")
@@ -246,7 +246,7 @@ def _values(payload: Payload) -> Vector:
 
 
 def _magnitude(payload: Payload) -> float:
-    """All terms of a tensor may meet in one value."""
+    """Bounds the values: all terms of a tensor may meet in one."""
     step = int(payload.arrays["step"][0])
     sums = [
         float(weight(codes_T[x_TM.any(axis=1) & y_TN.any(axis=1)]).sum())
@@ -265,6 +265,6 @@ SEMI_DISCRETE = register(
         magnitude=_magnitude,
         exact=lambda payload: (slice(None), _whole(payload)),
         merge=_merge,
-        prepared=lambda payload: dense_payload(_values(payload)),
+        prepare=lambda payload: dense_payload(_values(payload)),
     )
 )

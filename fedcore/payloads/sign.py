@@ -24,7 +24,7 @@ from fedcore.typing import Array, Bytes, Vector
 
 
 def sign_payload(positive_D: Array, scales_T: Array, layout: Layout) -> Payload:
-    """A message of signs.
+    """Returns a message of signs.
 
     Args:
         positive_D: whether each value is positive, shape (..., D).

@@ -12,17 +12,17 @@ from fedcore.typing import Array, Bytes, Indices, Vector
 
 
 def sparse_payload(dim: int, indices_K: Array, values_K: Array) -> Payload:
-    """A message of ascending indices and their values; all others are zero."""
+    """Returns a message of ascending indices and their values; all others are zero."""
     return Payload("sparse", dim, {"indices": indices_K, "values": values_K})
 
 
 def indices(payload: Payload) -> Array:
-    """The indices of a message that has them among its arrays."""
+    """Returns the indices of a message that has them among its arrays."""
     return payload.arrays["indices"]
 
 
 def pack_entries(indices_K: Indices, values_K: Vector, dim: int) -> list[Bytes]:
-    """The number of entries, their ascending indices, and their values."""
+    """Returns the number of entries, their ascending indices, and their values."""
     head = np.array(len(indices_K), "<u4").tobytes()
     return [head, *pack_indices(indices_K, dim), little(values_K, "f4")]
 

@@ -13,7 +13,7 @@ from fedcore.typing import Bytes, Indices, Vector
 
 
 def values_payload(dim: int, indices_K: Indices, values_K: Vector) -> Payload:
-    """The message that sets ``values_K`` at ascending ``indices_K``."""
+    """Returns the message that sets ``values_K`` at ascending ``indices_K``."""
     return Payload("values", dim, {"indices": indices_K, "values": values_K})
 
 

@@ -14,7 +14,7 @@ _MORE = 1 << _BITS
 
 
 def pack_varints(numbers: Iterable[int]) -> bytes:
-    """The numbers, one after the other."""
+    """Returns the numbers, one after the other."""
     packed = bytearray()
     for number in numbers:
         while number >= _MORE:
@@ -25,7 +25,7 @@ def pack_varints(numbers: Iterable[int]) -> bytes:
 
 
 def unpack_varints(reader: Reader, count: int) -> list[int]:
-    """The next ``count`` numbers.
+    """Returns the next ``count`` numbers.
 
     Raises:
         PayloadError: the message ends within one, or one exceeds 2^32 - 1.

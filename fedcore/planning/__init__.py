@@ -1,1 +1,1 @@
-"""What a federation will cost and when it will be done, computed before it runs."""
+"""Predicts the cost and the end of a federation before it runs."""

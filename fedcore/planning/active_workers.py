@@ -1,4 +1,4 @@
-"""How many volatile workers are active: the exact moments of y.
+"""The number of active volatile workers: the exact moments of y.
 
 Zhang, Wang, Joshi, Joe-Wong, "Machine Learning on Volatile Instances", INFOCOM 2020,
 arXiv 2003.05649. On-demand workers are always there. A preemptible one is away with
@@ -92,7 +92,7 @@ def active_workers(
     )
 
 
-def expected_slowest(seconds_M: Sequence[float], workers: int) -> float:
+def mean_slowest(seconds_M: Sequence[float], workers: int) -> float:
     """Returns E[max of y durations], drawn with replacement from measured ones.
 
     Args:

@@ -1,4 +1,4 @@
-"""How many gradients are worth averaging: gradient diversity and the noise scale.
+"""Finds how many gradients are worth averaging, by diversity and noise scale.
 
 Yin, Pananjady, Lam, Papailiopoulos, Ramchandran, Bartlett, "Gradient Diversity: a Key
 Ingredient for Scalable Distributed Learning", AISTATS 2018: the diversity is
@@ -30,7 +30,7 @@ BLOCKS = 10  # of gradients; each is left out once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimit:
-    """What n gradients at one model say about averaging more of them."""
+    """Estimates from n gradients at one model whether averaging more of them helps."""
 
     count: int
     """n: how many gradients there are."""

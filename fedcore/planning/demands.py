@@ -1,4 +1,4 @@
-"""What the tasks of a trace ask of the client, of the server and of its link."""
+"""The demands of a trace's tasks on the client, the server and its link."""
 
 import math
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _FASTER = 2.0  # times the link's capacity: no burst, but a trace over another l
 
 
 class Demands(NamedTuple):
-    """What each of J traced tasks asks of the client and of the server."""
+    """The demands of each of J traced tasks on the client and the server."""
 
     request_J: Floats
     """Seconds until the server's answer, without the transfer."""
@@ -57,7 +57,7 @@ class Demands(NamedTuple):
         return float(np.mean(own + sum(self.solo(name) for name in RESOURCES)))
 
     def bounds(self, clients: int, down: float | None = None) -> dict[str, float]:
-        """The most updates a second that each resource and the clients allow.
+        """Returns the most updates a second that each resource and the clients allow.
 
         Args:
             clients: W.
@@ -86,7 +86,7 @@ class Demands(NamedTuple):
 
 
 def full_at(clients: int, bounds: Mapping[str, float]) -> float:
-    """The number of clients at which the first shared resource is full.
+    """Returns the number of clients at which the first shared resource is full.
 
     Args:
         clients: W.
@@ -132,8 +132,8 @@ def demands_of(
     pull_J, push_J = total("request", "download"), total("upload", "verdict")
     c_down, r_down = _rates("down", got_J, pull_J, total("download"), down, doubts)
     c_up, r_up = _rates("up", sent_J, push_J, total("upload"), up, doubts)
-    down_J, request_J = _divided(got_J, pull_J, min(c_down, r_down))
-    up_J, rest_J = _divided(sent_J, push_J, min(c_up, r_up))
+    down_J, request_J = _divide(got_J, pull_J, min(c_down, r_down))
+    up_J, rest_J = _divide(sent_J, push_J, min(c_up, r_up))
     if server is None:
         server_J = np.maximum(0.0, rest_J - request_J.min())
         if server_J.any():
@@ -169,7 +169,7 @@ def demands_of(
     )
 
 
-def _divided(bytes_J: Floats, seconds_J: Floats, rate: float) -> tuple[Floats, Floats]:
+def _divide(bytes_J: Floats, seconds_J: Floats, rate: float) -> tuple[Floats, Floats]:
     """Returns the bytes that a transfer has to wait for, and the rest of its time."""
     needed_J = bytes_J / rate
     share_J = np.minimum(1.0, seconds_J / np.where(needed_J > 0, needed_J, np.inf))

@@ -84,7 +84,7 @@ class Curves(NamedTuple):
         )
 
     def fit(self, limit: float | None = None) -> Fit:
-        """The best fit; with a limit, the best one that has it."""
+        """Returns the best fit; with a limit, the best one that has it."""
         best = Fit(0.0, 0.0, 0.0, 0, math.inf)
         for place, terms in enumerate(zip(self.left_RE, self.noise_RE, strict=True)):
             if limit is None:
@@ -98,8 +98,8 @@ class Curves(NamedTuple):
                 best = Fit(own, a, b, place, loss)
         return best
 
-    def allowed(self, best: Fit) -> float:
-        """The sum of squares up to which a fit is as good as the best, within noise.
+    def noise_limit(self, best: Fit) -> float:
+        """Returns the sum of squares up to which a fit is the best within noise.
 
         Errors of neighbouring evaluations are alike: they count as fewer independent
         ones, by the correlation of what the best fit leaves.
@@ -117,7 +117,7 @@ class Curves(NamedTuple):
 
 
 def _terms(pilot: Pilot, rho_R: Floats) -> tuple[Floats, Floats]:
-    """ρ^J and (1 - ρ) Σ_j ρ^(J-j) / y_j for each rate and evaluation, (R, E) each."""
+    """Returns ρ^J and (1 - ρ) Σ_j ρ^(J-j) / y_j by rate and evaluation, (R, E)."""
     at_E = np.asarray(pilot.versions_E)
     noise_RE = np.zeros((len(rho_R), len(at_E)))
     noise_R, place = np.zeros_like(rho_R), 0
@@ -131,7 +131,7 @@ def _terms(pilot: Pilot, rho_R: Floats) -> tuple[Floats, Floats]:
 
 
 def _not_negative(columns_EN: Floats, errors_E: Floats) -> tuple[list[float], float]:
-    """Least squares without negative numbers: the best of all sets of columns.
+    """Solves least squares without negative numbers, by all sets of columns.
 
     Returns:
         The numbers, and the sum of squares.

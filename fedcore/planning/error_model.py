@@ -45,16 +45,16 @@ class ErrorModel(NamedTuple):
     """The length of the longest pilot; plans beyond it are extrapolated."""
 
     def error(self, versions: float, inverse: float) -> float:
-        """The error after this many versions with this E[1/y]."""
+        """Returns the error after this many versions with this E[1/y]."""
         left = float(self.rho**versions)
         return self.limit + self.a * left + self.b * inverse * (1 - left)
 
     def floor(self, inverse: float) -> float:
-        """The error that is left after many versions."""
+        """Returns the error that is left after many versions."""
         return self.limit + self.b * inverse
 
     def versions_to(self, error: float, inverse: float) -> int | None:
-        """The least number of versions after which the error is small enough.
+        """Returns the least number of versions after which the error is small enough.
 
         Returns:
             The number, at least 1, or None if the error never gets there.
@@ -102,7 +102,7 @@ def fit_lowest_limit(pilots: Sequence[Pilot]) -> ErrorModel:
     # What is slower than the pilots are long cannot be told from a limit.
     curves = Curves.of(pilots, slowest=1.0, begin=0.5)
     best = curves.fit()
-    allowed = curves.allowed(best)
+    allowed = curves.noise_limit(best)
     low, high = 0.0, best.limit
     lowest = curves.fit(low)
     if lowest.loss <= allowed:

@@ -24,7 +24,7 @@ from fedcore.typing import Seconds
 
 
 class Device(Config):
-    """What a device reaches, given in a YAML file or measured."""
+    """A device's speed, given in a YAML file or measured."""
 
     name: str = "device"
     peak_gflops: float = Field(gt=0)
@@ -66,7 +66,7 @@ class Layer:
 
 
 class LayerTime(NamedTuple):
-    """What a layer takes in a step, by cause."""
+    """The time of a layer in a step, by cause."""
 
     layer: Layer
     compute: Seconds
@@ -96,7 +96,7 @@ def step_time(layers: Sequence[Layer], device: Device) -> Seconds:
 
 
 def optimizer_layer(parameters: int) -> Layer:
-    """The work of w ← w - lr·g, as a row of its own; the paper has none."""
+    """Returns the work of w ← w - lr·g, as a row of its own; the paper has none."""
     return Layer(
         name="optimizer",
         kind="sgd",
@@ -112,7 +112,7 @@ def optimizer_layer(parameters: int) -> Layer:
 
 
 class Link(NamedTuple):
-    """What the network carries, in bytes per second."""
+    """The network's bytes per second."""
 
     up: float
     """From a worker."""

@@ -36,6 +36,6 @@ def draw_stays(
     return stays
 
 
-def paid_seconds(stays: Sequence[Stay], until: Seconds) -> Seconds:
-    """The seconds up to a time for which a worker is there, and is paid."""
+def sum_paid_seconds(stays: Sequence[Stay], until: Seconds) -> Seconds:
+    """Returns the seconds up to a time for which a worker is there, and is paid."""
     return sum(max(0.0, min(end, until) - begin) for begin, end in stays)

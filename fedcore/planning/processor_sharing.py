@@ -55,7 +55,7 @@ class ProcessorSharing:
         self._number = 0  # breaks ties in the order of arrival
 
     def __len__(self) -> int:
-        """The number of jobs in service."""
+        """Returns the number of jobs in service."""
         return len(self._jobs)
 
     @property

@@ -1,4 +1,4 @@
-"""How a federation's speed grows with its workers: strong and weak scaling.
+"""Measures how a federation's speed grows with its workers: strong and weak scaling.
 
 Amdahl, "Validity of the single processor approach to achieving large scale computing
 capabilities", AFIPS 1967; Gustafson, "Reevaluating Amdahl's Law", CACM 31(5), 1988;
@@ -14,7 +14,7 @@ from fedcore.typing import Seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """What each number of workers reaches; the fewest workers are the reference.
+    """The speedup of each number of workers; the fewest workers are the reference.
 
     Without a time of one worker, speed-ups are relative: T(m) / T(n) · m for the fewest
     workers m, as if the step from one to m were perfect.
@@ -82,18 +82,18 @@ def scaling(strong: Mapping[int, Seconds], weak: Mapping[int, Seconds]) -> Scali
 
 
 def speedups(seconds: Mapping[int, Seconds]) -> list[float]:
-    """S(n) = T(1) / T(n), by growing n; from the fewest workers where 1 is absent."""
+    """Returns S(n) = T(1) / T(n), by growing n; the fewest workers stand for 1."""
     fewest = min(seconds)
     return [fewest * seconds[fewest] / seconds[n] for n in sorted(seconds)]
 
 
 def amdahl(serial: float, workers: int) -> float:
-    """Amdahl's speed-up 1 / (s + (1 - s) / n)."""
+    """Returns Amdahl's speed-up 1 / (s + (1 - s) / n)."""
     return 1 / (serial + (1 - serial) / workers)
 
 
 def karp_flatt(speedup: float, workers: int) -> float:
-    """The experimentally determined serial share (1 / S - 1 / n) / (1 - 1 / n).
+    """Returns the experimentally determined serial share (1 / S - 1 / n) / (1 - 1 / n).
 
     It is constant where Amdahl's law holds, and grows with n where the overhead does.
     """
@@ -101,7 +101,7 @@ def karp_flatt(speedup: float, workers: int) -> float:
 
 
 def amdahl_share(speedups: Mapping[int, float]) -> float:
-    """The serial share s in [0, 1] that fits 1 / S(n) = s + (1 - s) / n best.
+    """Returns the serial share s in [0, 1] that fits 1 / S(n) = s + (1 - s) / n best.
 
     Least squares of 1 / S(n), which is linear in s, so that the fit has one answer.
     """
@@ -114,5 +114,5 @@ def amdahl_share(speedups: Mapping[int, float]) -> float:
 
 
 def best_workers(seconds: Mapping[int, Seconds]) -> int:
-    """The fewest workers that take the least time."""
+    """Returns the fewest workers that take the least time."""
     return min(seconds, key=lambda n: (seconds[n], n))

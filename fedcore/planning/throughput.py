@@ -48,7 +48,7 @@ class Pace(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What W clients do in the long run."""
+    """The throughput of W clients in the long run."""
 
     clients: int
     updates_per_second: float
@@ -67,7 +67,7 @@ class Prediction(NamedTuple):
 
     @property
     def limit(self) -> str:
-        """What bounds the throughput first."""
+        """The part that bounds the throughput first."""
         return min(self.bounds, key=lambda name: self.bounds[name])
 
 
@@ -220,7 +220,7 @@ class _Run:
             self._leave(client, now)
 
     def _enter(self, client: int, step: int, now: Seconds) -> None:
-        """A client begins a step, or goes through it if it takes no time."""
+        """Begins a client's step, or goes through it if it takes no time."""
         self._step[client], self._since[client] = step, now
         task = self._task[client]
         match STEPS[step]:
@@ -246,7 +246,7 @@ class _Run:
                 self._delay(client, now, self._reply[task])
 
     def _leave(self, client: int, now: Seconds) -> None:
-        """A client's step has ended."""
+        """Ends a client's step."""
         step = self._step[client]
         self._seconds[step] += now - self._since[client]
         if STEPS[step] == "server":
@@ -269,7 +269,7 @@ class _Run:
             self._leave(client, now)
 
     def _download(self, client: int) -> float:
-        """The bytes of the newest version, or of the one that the client has."""
+        """Returns the bytes of the newest version, or of the client's own."""
         is_same = self._base[client] == self._version
         self._base[client] = self._version
         if not is_same:
@@ -279,7 +279,7 @@ class _Run:
         return 0.0
 
     def _accept(self, client: int, now: Seconds) -> None:
-        """The server has taken an update; K of them make a version."""
+        """Counts an update that the server has taken; K of them make a version."""
         late = self._version - self._base[client]
         self._staleness[late] = self._staleness.get(late, 0) + 1
         self._buffered += 1

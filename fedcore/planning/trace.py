@@ -85,7 +85,7 @@ class Trace(NamedTuple):
         return sum(task.cycle for task in self.tasks) / len(self.tasks)
 
     def mean(self, phase: str) -> Seconds:
-        """The mean seconds of a phase."""
+        """Returns the mean seconds of a phase."""
         total = sum(task.seconds.get(phase, 0.0) for task in self.tasks)
         return total / len(self.tasks)
 
@@ -181,7 +181,7 @@ def _task(own: list[Row], after: Seconds | None, before: int | None) -> Task:
 
 
 def _doubts(tasks: Sequence[Task], left_out: int) -> list[str]:
-    """What the trace cannot support, in sentences."""
+    """Returns the claims that the trace cannot support, in sentences."""
     doubts = []
     if left_out:
         doubts.append(

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from fedcore.planning.active_workers import active_workers, expected_slowest
+from fedcore.planning.active_workers import active_workers, mean_slowest
 from fedcore.planning.error_model import ErrorModel
 from fedcore.typing import Seconds
 
@@ -34,7 +34,7 @@ ROUND_SLACK = 1.05
 
 
 class Offer(NamedTuple):
-    """What preemptible workers cost, and how often they are there."""
+    """The price and the availability of preemptible workers."""
 
     price: float
     """Paid for an hour of presence, on average."""
@@ -56,13 +56,13 @@ class Offer(NamedTuple):
         return self.bid is not None
 
     def returns_within(self, seconds: Seconds) -> float:
-        """How often a worker comes back in a time, on average."""
+        """Returns the mean number of times that a worker comes back within a time."""
         if math.isinf(self.up) or not self.down:
             return 0.0
         return seconds / (self.up + self.down)
 
-    def finished(self, task: Seconds) -> float:
-        """The share of begun tasks of this length before whose end nobody leaves."""
+    def share_finished(self, task: Seconds) -> float:
+        """Returns the share of tasks of this length that end before a worker leaves."""
         return math.exp(-task / self.up)
 
 
@@ -84,7 +84,7 @@ class Way(NamedTuple):
     @property
     def task(self) -> Seconds:
         """The mean duration of a task."""
-        return expected_slowest(self.task_seconds, 1)
+        return mean_slowest(self.task_seconds, 1)
 
     @property
     def round_deadline(self) -> Seconds:
@@ -128,7 +128,7 @@ class Plan:
 
 
 class Question(NamedTuple):
-    """What the planner is asked."""
+    """The planner's question."""
 
     error: float
     """The error to reach."""
@@ -143,13 +143,13 @@ class Question(NamedTuple):
         return self.deadline is None and self.budget is not None
 
     def keeps(self, plan: Plan) -> bool:
-        """Whether a plan is within the deadline and the budget."""
+        """Returns whether a plan is within the deadline and the budget."""
         return (self.deadline is None or plan.seconds <= self.deadline) and (
             self.budget is None or plan.cost <= self.budget
         )
 
-    def ordered(self, plans: Iterable["Plan"]) -> list["Plan"]:
-        """The frontier of the plans that keep the limits, from the best plan on.
+    def order(self, plans: Iterable["Plan"]) -> list["Plan"]:
+        """Returns the frontier of plans within the limits, from the best plan on.
 
         The best one is the cheapest, and each other one is sooner and costs more. Where
         only a budget is given, the best one is the soonest, and each other one is later
@@ -183,7 +183,7 @@ def plan_of(
     """
     task = way.task
     # A task counts where its worker is there at its begin and stays until its end.
-    away = 1 - (1 - offer.away) * offer.finished(task)
+    away = 1 - (1 - offer.away) * offer.share_finished(task)
     if preemptible and not on_demand and away >= 1:
         return None
     workers = on_demand + preemptible
@@ -192,7 +192,7 @@ def plan_of(
     )
     if way.protocol == "synchronous":
         full, some = active.full, 1 - active.idle
-        slowest = expected_slowest(way.task_seconds, workers)
+        slowest = mean_slowest(way.task_seconds, workers)
         wait = way.round_deadline
         each = (full * slowest + (some - full) * wait + active.idle * wait) / some
         inverse, count, size = active.inverse, active.mean, workers
@@ -228,7 +228,7 @@ def plan_of(
 def all_plans(
     question: Question, ways: Sequence[Way], offers: Sequence[Offer], most: int
 ) -> list[Plan]:
-    """All plans with up to ``most`` workers that reach the error.
+    """Returns all plans with up to ``most`` workers that reach the error.
 
     Those on demand alone come once for each way and size, since no offer changes them.
     """
@@ -247,15 +247,15 @@ def all_plans(
 
 
 def cheapest(plans: Iterable[Plan], question: Question) -> Plan | None:
-    """The cheapest plan within the deadline and the budget; the soonest of equal ones.
+    """Returns the cheapest plan within deadline and budget; of equal ones the soonest.
 
     Where only a budget is given, the soonest one.
     """
-    return next(iter(question.ordered(plans)), None)
+    return next(iter(question.order(plans)), None)
 
 
 def frontier(plans: Iterable[Plan]) -> list[Plan]:
-    """The plans that no other plan beats in both time and cost, the soonest first.
+    """Returns the plans that no other beats in both time and cost, soonest first.
 
     Numbers that differ by rounding alone are equal, so the processor does not choose.
     """
@@ -273,34 +273,36 @@ def _seconds_and_cost(plan: Plan) -> tuple[float, float]:
 
 
 def on_demand_only(plans: Iterable[Plan]) -> list[Plan]:
-    """The plans without preemptible workers."""
+    """Returns the plans without preemptible workers."""
     return [plan for plan in plans if not plan.preemptible]
 
 
 def with_preemptible(plans: Iterable[Plan]) -> list[Plan]:
-    """The plans with preemptible workers."""
+    """Returns the plans with preemptible workers."""
     return [plan for plan in plans if plan.preemptible]
 
 
 def half_and_half(plans: Iterable[Plan]) -> list[Plan]:
-    """The plans with as many preemptible workers as on-demand ones."""
+    """Returns the plans with as many preemptible workers as on-demand ones."""
     return [plan for plan in plans if plan.preemptible == plan.on_demand]
 
 
 def most_saved(plan: Plan, offers: Iterable[Offer]) -> float:
-    """The largest share of a plan's cost that preemptible workers could save.
+    """Returns the largest share of a plan's cost that preemptible workers could save.
 
     They would do the plan's tasks without ever waiting, at the best of the offers. What
     they are paid for tasks that they do not finish is counted.
     """
     task = plan.way.task
-    finished = max(offer.finished(task) / offer.price for offer in offers)  # per cost
+    finished = max(
+        offer.share_finished(task) / offer.price for offer in offers
+    )  # per cost
     least = plan.tasks * task / HOUR / finished if finished else math.inf
     return max(0.0, 1 - least / plan.cost)
 
 
 def uniform_share(versions: int, round_seconds: Seconds, deadline: Seconds) -> float:
-    """F(b*) = J R(n) / θ: the share of time for which workers must be there.
+    """Returns F(b*) = J R(n) / θ, the share of time that workers must be there.
 
     Args:
         versions: J.
@@ -314,7 +316,7 @@ def uniform_share(versions: int, round_seconds: Seconds, deadline: Seconds) -> f
 
 
 def _buffers(way: Way, workers: int) -> list[int | None]:
-    """The sizes of a version that are tried: powers of two up to the workers."""
+    """Returns the sizes of a version to try: powers of two up to the workers."""
     if way.protocol == "synchronous":
         return [None]
     return [2**power for power in range(workers.bit_length())]

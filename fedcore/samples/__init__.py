@@ -6,7 +6,7 @@ from fedcore.samples.base import IndexedSamples as IndexedSamples
 from fedcore.samples.base import ReadAhead as ReadAhead
 from fedcore.samples.base import Samples as Samples
 from fedcore.samples.base import Wanted as Wanted
-from fedcore.samples.base import described as described
+from fedcore.samples.base import describe as describe
 from fedcore.samples.given import as_samples as as_samples
 from fedcore.samples.given import targets_of as targets_of
 from fedcore.samples.reading import LabelsSeen as LabelsSeen

@@ -18,16 +18,16 @@ from fedcore.user_code import user_code
 
 
 class Samples(Protocol):
-    """What training needs of a data set."""
+    """The contract of a data set for training."""
 
     def __len__(self) -> int:
-        """How many samples there are."""
+        """Returns the number of samples."""
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
         """Inputs and targets of these rows."""
 
     def label_counts(self, rows: Indices) -> Counts | None:
-        """How often each class is among these rows; None where there are no labels."""
+        """Counts each class among these rows; None where there are no labels."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ArraySamples:
     y: Any
 
     def __len__(self) -> int:
-        """How many samples there are."""
+        """Returns the number of samples."""
         return len(self.y)
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
@@ -71,7 +71,7 @@ class IndexedSamples:
     """Reads batches in other processes; None: they are read in this one."""
 
     def __len__(self) -> int:
-        """How many samples there are."""
+        """Returns the number of samples."""
         return len(self.source)
 
     def batch(self, rows: Indices) -> tuple[Any, Any]:
@@ -86,22 +86,22 @@ class IndexedSamples:
         with user_code(f"the data set {name}"):
             items = [self.source[int(row)] for row in rows]
         if self.collate is None:
-            x, y = self._stacked(items, name)
+            x, y = self._stack(items, name)
         else:
             with user_code("collate"):
                 batch = self.collate(items)
             if not isinstance(batch, tuple | list) or len(batch) != 2:
                 raise UserCodeError(
-                    f"collate returned {described(batch)}; expected (x, y)"
+                    f"collate returned {describe(batch)}; expected (x, y)"
                 )
             x, y = batch
         return as_tuples(x), whole_numbers(as_tuples(y))
 
-    def _stacked(self, items: list[Any], name: str) -> tuple[Any, Any]:
+    def _stack(self, items: list[Any], name: str) -> tuple[Any, Any]:
         for item in items:
             if not isinstance(item, tuple | list) or len(item) != 2:
                 raise UserCodeError(
-                    f"a sample of the data set {name} is {described(item)}; expected "
+                    f"a sample of the data set {name} is {describe(item)}; expected "
                     "(x, y), or a collate= that makes (x, y) of a list of samples"
                 )
         try:
@@ -131,8 +131,8 @@ ReadAhead = Callable[[Sequence[Wanted]], Iterator[tuple[Any, Any]]]
 """Yields batches in their order, and reads those that follow meanwhile."""
 
 
-def described(data: Any) -> str:
-    """What something is, in a few words."""
+def describe(data: Any) -> str:
+    """Describes a value in a few words."""
     if isinstance(data, Mapping):
         names = ", ".join(map(str, list(data)[:6]))
         return f"a {type(data).__name__} of {names or 'nothing'}"

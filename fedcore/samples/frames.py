@@ -32,7 +32,7 @@ def as_array(data: Any, whose: str) -> Any:
 
 
 def frame_array(frame: Any, whose: str) -> Any:
-    """A data frame of numbers as a float32 array (N, F).
+    """Returns a data frame of numbers as a float32 array (N, F).
 
     Raises:
         WorkloadError: a column holds something else than finite numbers.
@@ -53,14 +53,14 @@ def frame_array(frame: Any, whose: str) -> Any:
 
 
 def column_at(frame: Any, place: int) -> Any:
-    """A column by its place, since two columns may have one name."""
+    """Returns a column by its place, since two columns may have one name."""
     if hasattr(frame, "iloc"):
         return frame.iloc[:, place]
     return frame[frame.columns[place]]
 
 
 def _column_array(column: Any, whose: str, name: Any) -> Any:
-    """A column as whole numbers, other numbers or words."""
+    """Returns a column as whole numbers, other numbers or words."""
     found = np.asarray(column.to_numpy())
     where = f"{whose} a column" if name is None else f"{whose} a column {name!r}"
     if found.dtype == object:  # nullable numbers, decimals, categories, words
@@ -86,7 +86,7 @@ def _column_array(column: Any, whose: str, name: Any) -> Any:
 
 
 def is_numeric(value: Any) -> bool:
-    """Whether a value is a number, or text that reads as one."""
+    """Returns whether a value is a number, or text that reads as one."""
     try:
         float(value)
     except (TypeError, ValueError):

@@ -9,7 +9,7 @@ from fedcore.samples.base import (
     Collate,
     IndexedSamples,
     Samples,
-    described,
+    describe,
 )
 from fedcore.samples.frames import as_array, column_at, frame_array
 from fedcore.samples.rows import arrays_of, take_rows
@@ -17,7 +17,7 @@ from fedcore.samples.subset import Subset
 
 
 def as_samples(data: Any, whose: str, collate: Collate | None = None) -> Samples:
-    """The samples that a user's function returned.
+    """Returns the samples that a user's function returned.
 
     In a pair, data frames of numbers become float32 arrays, and lists arrays.
 
@@ -69,14 +69,14 @@ class _Pairs:
 
 
 def targets_of(data: Any) -> Any:
-    """The targets of a pair or a subset; None for anything else."""
+    """Returns the targets of a pair or a subset; None for anything else."""
     if isinstance(data, Subset):
         return take_rows(data.y, data.rows)
     return data[1] if isinstance(data, tuple) and len(data) == 2 else None
 
 
 def _is_pair(data: Any) -> bool:
-    """Whether it is a tuple of two, or a list of two arrays.
+    """Returns whether it is a tuple of two, or a list of two arrays.
 
     Any other list of two is a data set of two samples.
     """
@@ -86,22 +86,22 @@ def _is_pair(data: Any) -> bool:
 
 
 def _problem(data: Any) -> str:
-    """Why something is no data set; empty if it may be one."""
+    """Says why something is no data set; empty if it may be one."""
     if isinstance(data, Mapping):
         return (
-            f"{described(data)}, which does not say what the targets are; expected "
+            f"{describe(data)}, which does not say what the targets are; expected "
             "(x, y), where x may be a dict of arrays"
         )
     if hasattr(data, "columns"):
         return (
-            f"{described(data)} alone, which does not say what the targets are; "
+            f"{describe(data)} alone, which does not say what the targets are; "
             "expected (x, y), such as (frame.drop(columns='label'), frame['label'])"
         )
     if hasattr(data, "shape") or isinstance(data, tuple):
-        return f"{described(data)}; expected (x, y)"
+        return f"{describe(data)}; expected (x, y)"
     if hasattr(data, "batch_size") and hasattr(data, "dataset"):
         return (
-            f"{described(data)}, whose batches are of its own choice; return the data "
+            f"{describe(data)}, whose batches are of its own choice; return the data "
             "set (loader.dataset), from which the platform draws batches "
             "(algorithm.client.batch); its collate_fn is the workload's collate="
         )
@@ -127,7 +127,7 @@ def _inputs(data: Any, whose: str) -> Any:
 def _targets(data: Any, whose: str) -> Any:
     """Targets as an array; a data frame of one column as a vector."""
     if isinstance(data, Mapping) and not hasattr(data, "columns"):
-        raise WorkloadError(f"{whose} {described(data)} as targets; expected an array")
+        raise WorkloadError(f"{whose} {describe(data)} as targets; expected an array")
     if hasattr(data, "columns"):
         if len(data.columns) != 1:
             return frame_array(data, whose)

@@ -17,7 +17,7 @@ ROOM = 64 << 20  # bytes of its other batches
 
 
 def is_in_memory(samples: Samples) -> bool:
-    """Whether samples are arrays, of which rows can be taken without reading them."""
+    """Returns whether samples are arrays, whose rows are there without reading."""
     return isinstance(samples, ArraySamples | Subset)
 
 
@@ -57,7 +57,7 @@ def evaluation_data(samples: Samples) -> Iterator[tuple[Any, Any]]:
 
 
 class LabelsSeen:
-    """How often each class was among the targets of each client."""
+    """Counts each class among the targets of each client."""
 
     def __init__(self, clients: int) -> None:
         self._counts: list[Counts | None] = [np.zeros(0, np.int64)] * clients

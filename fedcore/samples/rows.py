@@ -11,7 +11,7 @@ from fedcore.typing import Indices
 
 
 def take_rows(data: Any, rows: Indices) -> Any:
-    """The rows of an array, or of each array in a dict or tuple."""
+    """Returns the rows of an array, or of each array in a dict or tuple."""
     if isinstance(data, Mapping):
         return {name: take_rows(part, rows) for name, part in data.items()}
     if isinstance(data, tuple):
@@ -29,7 +29,7 @@ def join_rows(parts: Sequence[Any]) -> Any:
 
 
 def arrays_of(data: Any) -> tuple[Any, ...]:
-    """The arrays of an array, of a dict of arrays or of a tuple of arrays."""
+    """Returns the arrays of an array, of a dict of arrays or of a tuple of arrays."""
     if isinstance(data, Mapping):
         return tuple(data.values())
     return data if isinstance(data, tuple) else (data,)
@@ -67,7 +67,7 @@ def as_tuples(data: Any) -> Any:
 
 
 def form(data: Any) -> Any:
-    """The shape of an array, or those of a dict, tuple or list of arrays."""
+    """Returns the shape of an array, or those of a dict, tuple or list of arrays."""
     if isinstance(data, Mapping):
         return {name: form(part) for name, part in data.items()}
     if isinstance(data, tuple | list) and any(hasattr(part, "shape") for part in data):
@@ -112,7 +112,7 @@ def require_stackable(batch: Any, samples: int) -> None:
 
 
 def whole_numbers(targets: Any) -> Any:
-    """Whole numbers of any width, and truth values, as int64; others unchanged."""
+    """Returns whole numbers and truth values as int64; others unchanged."""
     if isinstance(targets, np.ndarray) and targets.dtype.kind in "iub":
         return targets.astype(np.int64, copy=False)
     return targets

@@ -34,7 +34,7 @@ class Subset:
     rows: Indices
 
     def __post_init__(self) -> None:
-        """Rows as whole numbers; a mask of all rows becomes the rows that it marks.
+        """Makes rows whole numbers; a mask becomes the rows that it marks.
 
         Raises:
             WorkloadError: they are not rows of these arrays.
@@ -42,11 +42,11 @@ class Subset:
         object.__setattr__(self, "rows", _rows_of(self.rows, _rows_in(self)))
 
     def __len__(self) -> int:
-        """How many samples there are."""
+        """Returns the number of samples."""
         return len(self.rows)
 
     def __iter__(self) -> Iterator[Any]:
-        """The inputs and the targets of all its rows, copied out."""
+        """Yields the inputs and the targets of all its rows, copied out."""
         yield take_rows(self.x, self.rows)
         yield take_rows(self.y, self.rows)
 
@@ -61,7 +61,7 @@ class Subset:
 
 
 def _rows_in(subset: Subset) -> int:
-    """How many rows the arrays of a subset have, all alike."""
+    """Returns the number of rows of a subset's arrays, which are all alike."""
     x, y = subset.x, subset.y
     if type(x) is type(y) is np.ndarray and x.ndim and y.ndim and len(x) == len(y):
         return len(y)  # as nearly always, and 100,000 clients ask one by one
@@ -85,7 +85,7 @@ def _rows_in(subset: Subset) -> int:
 
 
 def _rows_of(given: Any, count: int) -> Indices:
-    """Rows as whole numbers from 0 to ``count``."""
+    """Returns rows as whole numbers from 0 to ``count``."""
     rows = np.asarray(given)
     if rows.dtype == bool and rows.shape == (count,):
         return np.flatnonzero(rows)

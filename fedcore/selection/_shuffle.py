@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from fedcore.rng import Key
 
 
-def shuffled(candidates: Sequence[str], key: Key) -> Iterator[str]:
+def shuffle(candidates: Sequence[str], key: Key) -> Iterator[str]:
     """Shuffles by the method of Fisher and Yates; keeps only the swapped places."""
     count, swapped = len(candidates), dict[int, int]()
     for place, word in zip(range(count), key.words(), strict=False):

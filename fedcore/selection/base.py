@@ -36,7 +36,7 @@ class Selection(NamedTuple):
 
 
 def memoryless(order: Order) -> Selection:
-    """A rule that depends on the candidates alone."""
+    """Returns a rule that depends on the candidates alone."""
     return Selection(lambda: None, lambda state, room: order)
 
 

@@ -33,7 +33,7 @@ from pydantic import Field, model_validator
 from fedcore.config import Count
 from fedcore.measured import TaskReport
 from fedcore.rng import Key
-from fedcore.selection._shuffle import shuffled
+from fedcore.selection._shuffle import shuffle
 from fedcore.selection.base import Order, Selection, SelectionConfig
 from fedcore.typing import Seconds, State
 
@@ -47,7 +47,7 @@ Number = TypeVar("Number", int, float)
 
 
 class Known(NamedTuple):
-    """What a client's last task came to."""
+    """The result of a client's last task."""
 
     utility: float  # U
     seconds: Seconds  # d
@@ -55,7 +55,7 @@ class Known(NamedTuple):
 
 
 class OortState(NamedTuple):
-    """What is known of all clients, and the pacer."""
+    """The facts about all clients, and the pacer."""
 
     clients: Mapping[str, tuple[float, Seconds, int]] = MappingProxyType({})
     """A :class:`Known` of each."""
@@ -130,7 +130,7 @@ class Oort(SelectionConfig):
         seconds = 0.0 if measured is None else measured.seconds or 0.0
         now, utility = max(0, report.base) + 1, report.samples * (loss or 0.0)
         if now > known.round:
-            known = self._paced(known, now)
+            known = self._pace(known, now)
         if loss is not None and now in known.rounds:
             place = known.rounds.index(now)
             known = known._replace(
@@ -140,7 +140,7 @@ class Oort(SelectionConfig):
         latest = (utility, seconds, now)
         return known._replace(clients={**known.clients, report.client: latest})
 
-    def _paced(self, known: OortState, now: int) -> OortState:
+    def _pace(self, known: OortState, now: int) -> OortState:
         """Returns what is known at the beginning of a round, with a new percentile."""
         step, percentile = self.pacer_step, known.percentile
         due = now // step * step
@@ -168,11 +168,13 @@ class Oort(SelectionConfig):
         def order(candidates: Sequence[str], key: Key) -> Iterator[str]:
             there = [cid for cid in candidates if cid in known.clients]
             unknown = list(
-                shuffled([cid for cid in candidates if cid not in known.clients], key)
+                shuffle([cid for cid in candidates if cid not in known.clients], key)
             )
             utilities = self.utilities(known, there)
-            exploited = self._exploited(known.round, room, len(there), len(unknown))
-            drawn = _drawn(utilities, exploited, self.cut_off, key.fold_in("known"))
+            exploited = self._count_exploited(
+                known.round, room, len(there), len(unknown)
+            )
+            drawn = _draw(utilities, exploited, self.cut_off, key.fold_in("known"))
             chosen = set(drawn)
             rest = sorted(
                 (cid for cid in there if cid not in chosen),
@@ -185,8 +187,8 @@ class Oort(SelectionConfig):
 
         return order
 
-    def _exploited(self, now: int, room: int, there: int, unknown: int) -> int:
-        """How many of ``room`` clients are drawn among those that are known."""
+    def _count_exploited(self, now: int, room: int, there: int, unknown: int) -> int:
+        """Returns how many of ``room`` clients are drawn among those that are known."""
         share = max(self.explore_least, self.explore * self.explore_decay**now)
         explored = min(unknown, room - math.floor(room * (1 - share)))
         return min(there, room - explored)
@@ -213,7 +215,7 @@ class Oort(SelectionConfig):
         return found
 
     def _longest(self, known: OortState) -> Seconds:
-        """T, above which a duration is too long."""
+        """Returns T, above which a duration is too long."""
         if known.percentile >= 100:
             return math.inf
         durations = sorted(seconds for _, seconds, _ in known.clients.values())
@@ -221,7 +223,7 @@ class Oort(SelectionConfig):
         return durations[min(place, len(durations) - 1)]
 
 
-def _drawn(
+def _draw(
     utilities: Mapping[str, float], count: int, cut_off: float, key: Key
 ) -> list[str]:
     """Draws clients without replacement, in proportion to their utilities.

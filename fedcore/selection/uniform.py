@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from fedcore.selection._shuffle import shuffled
+from fedcore.selection._shuffle import shuffle
 from fedcore.selection.base import Selection, SelectionConfig, memoryless
 
 
@@ -13,4 +13,4 @@ class UniformSelection(SelectionConfig):
 
     def build(self) -> Selection:
         """Returns the rule."""
-        return memoryless(shuffled)
+        return memoryless(shuffle)

@@ -38,10 +38,10 @@ class FedOptConfig(ServerOptimizerConfig):
 
     @abstractmethod
     def second_moment(self, v_D: Vector, square_D: Vector) -> Vector:
-        """The new v (D,), given the old one and Δ²."""
+        """Returns the new v (D,), given the old one and Δ²."""
 
     def build(self) -> ServerOptimizer:
-        """The optimiser."""
+        """Returns the optimiser."""
         return ServerOptimizer(self._init, self._update)
 
     def _init(self, dim: int) -> FedOptState:

@@ -12,5 +12,5 @@ class Adagrad(FedOptConfig):
     kind: Literal["adagrad"] = "adagrad"
 
     def second_moment(self, v_D: Vector, square_D: Vector) -> Vector:
-        """The new v."""
+        """Returns the new v."""
         return v_D + square_D

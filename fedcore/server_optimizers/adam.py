@@ -17,6 +17,6 @@ class Adam(FedOptConfig):
     """β₂."""
 
     def second_moment(self, v_D: Vector, square_D: Vector) -> Vector:
-        """The new v."""
+        """Returns the new v."""
         beta_2 = np.float32(self.beta_2)
         return beta_2 * v_D + (np.float32(1) - beta_2) * square_D

@@ -16,7 +16,7 @@ Update = Callable[[Vector, Vector, State], tuple[Vector, State]]
 
 
 class ServerOptimizer(NamedTuple):
-    """How the exact model moves."""
+    """Moves the exact model."""
 
     init: Callable[[int], State]
     """The state for D values before the first step."""
@@ -35,12 +35,12 @@ class ServerOptimizerConfig(Method):
     role: ClassVar[str] = "server optimizer"
 
     def keeps_state(self, other: "ServerOptimizerConfig") -> bool:
-        """Whether it can continue with the state of an optimiser of other settings."""
+        """Returns whether it can continue with the state of other settings."""
         return self == other
 
     @abstractmethod
     def build(self) -> ServerOptimizer:
-        """The optimiser."""
+        """Returns the optimiser."""
 
 
 AnyServerOptimizer = Annotated[ServerOptimizerConfig, OneOf()]

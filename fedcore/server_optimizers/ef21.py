@@ -28,11 +28,11 @@ class EF21(ServerOptimizerConfig):
     """K/n, the share of the clients whose updates make a new version."""
 
     def build(self) -> ServerOptimizer:
-        """The optimiser."""
+        """Returns the optimiser."""
         return ServerOptimizer(lambda dim: np.zeros(dim, np.float32), self._update)
 
     def keeps_state(self, other: ServerOptimizerConfig) -> bool:
-        """True for all settings, since clients rely on the sum of what they sent."""
+        """Returns True, since clients rely on the sum of their messages."""
         return isinstance(other, EF21)
 
     def fits(self, roles: Roles) -> None:

@@ -43,7 +43,7 @@ class FedDyn(ServerOptimizerConfig):
             )
 
     def build(self) -> ServerOptimizer:
-        """The optimiser; ``update`` is that of versions made by all clients."""
+        """Returns the optimiser; ``update`` is that of versions made by all clients."""
         return ServerOptimizer(
             lambda dim: np.zeros(dim, np.float32), _of_share(1.0, 1.0), _of_share
         )

@@ -23,7 +23,7 @@ class Momentum(ServerOptimizerConfig):
     """β."""
 
     def build(self) -> ServerOptimizer:
-        """The optimiser."""
+        """Returns the optimiser."""
         return ServerOptimizer(lambda dim: np.zeros(dim, np.float32), self._update)
 
     def _update(

@@ -24,7 +24,7 @@ from fedcore.typing import Vector
 
 
 class Averaging(NamedTuple):
-    """Where the fast iterate is."""
+    """The place of the fast iterate."""
 
     steps: int
     """t, the versions that were made."""
@@ -44,7 +44,7 @@ class ScheduleFree(ServerOptimizerConfig):
     """p: the average is of about the last 1/(p + 1) of all versions."""
 
     def build(self) -> ServerOptimizer:
-        """The optimiser."""
+        """Returns the optimiser."""
         return ServerOptimizer(self._init, self._update)
 
     def _init(self, dim: int) -> Averaging:

@@ -17,7 +17,7 @@ class SGD(ServerOptimizerConfig):
     """η."""
 
     def build(self) -> ServerOptimizer:
-        """The optimiser."""
+        """Returns the optimiser."""
         return ServerOptimizer(lambda dim: None, self._update)
 
     def _update(

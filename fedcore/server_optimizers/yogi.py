@@ -17,7 +17,7 @@ class Yogi(FedOptConfig):
     """β₂."""
 
     def second_moment(self, v_D: Vector, square_D: Vector) -> Vector:
-        """The new v."""
+        """Returns the new v."""
         rest = np.float32(1) - np.float32(self.beta_2)
         moved_D: Vector = v_D - rest * square_D * np.sign(v_D - square_D)
         return moved_D

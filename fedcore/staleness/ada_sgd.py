@@ -62,7 +62,7 @@ class AdaSGD(StalenessConfig):
         return self.boost
 
     def build(self) -> StalenessPolicy:
-        """The policy."""
+        """Returns the policy."""
         return StalenessPolicy(self._init, self._weigh, self._observe)
 
     def _init(self) -> AdaSGDState:
@@ -97,7 +97,7 @@ class AdaSGD(StalenessConfig):
 
 
 def exponential(staleness: int, threshold: int, *, clamp: bool = True) -> float:
-    """Λ(τ), which crosses 1/(τ + 1) at half the threshold; 1 for a threshold of 0.
+    """Returns Λ(τ), which crosses 1/(τ + 1) at half the threshold; 1 for threshold 0.
 
     Example:
         >>> round(1 / exponential(6, 12), 9), round(1 / exponential(12, 12), 9)

@@ -40,14 +40,14 @@ class StalenessConfig(Method):
 
     @abstractmethod
     def build(self) -> StalenessPolicy:
-        """The policy."""
+        """Returns the policy."""
 
 
 AnyStaleness = Annotated[StalenessConfig, OneOf()]
 
 
 def memoryless(weigh: Callable[[int], float]) -> StalenessPolicy:
-    """A policy without a state.
+    """Returns a policy without a state.
 
     Args:
         weigh: returns λ, given the staleness.

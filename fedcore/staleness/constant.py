@@ -11,5 +11,5 @@ class Constant(StalenessConfig):
     kind: Literal["constant"] = "constant"
 
     def build(self) -> StalenessPolicy:
-        """The policy."""
+        """Returns the policy."""
         return memoryless(lambda staleness: 1.0)

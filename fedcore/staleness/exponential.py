@@ -16,5 +16,5 @@ class Exponential(StalenessConfig):
     """β, per version."""
 
     def build(self) -> StalenessPolicy:
-        """The policy."""
+        """Returns the policy."""
         return memoryless(lambda staleness: math.exp(-self.rate * staleness))

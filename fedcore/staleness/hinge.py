@@ -22,7 +22,7 @@ class Hinge(StalenessConfig):
     """b, in versions."""
 
     def build(self) -> StalenessPolicy:
-        """The policy."""
+        """Returns the policy."""
         return memoryless(
             lambda staleness: 1.0 / (self.slope * max(0, staleness - self.bound) + 1.0)
         )

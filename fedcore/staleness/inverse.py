@@ -15,5 +15,5 @@ class Inverse(StalenessConfig):
     kind: Literal["inverse"] = "inverse"
 
     def build(self) -> StalenessPolicy:
-        """The policy."""
+        """Returns the policy."""
         return memoryless(lambda staleness: 1.0 / (staleness + 1))

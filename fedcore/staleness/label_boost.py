@@ -57,7 +57,7 @@ class LabelBoost(StalenessConfig):
         return True
 
     def build(self) -> StalenessPolicy:
-        """The policy."""
+        """Returns the policy."""
         inner, is_weighted = self.inner.build(), self.global_labels == "weighted"
 
         def init() -> BoostState:

@@ -19,5 +19,5 @@ class Polynomial(StalenessConfig):
     """a; 0 dampens nothing."""
 
     def build(self) -> StalenessPolicy:
-        """The policy."""
+        """Returns the policy."""
         return memoryless(lambda staleness: (1.0 + staleness) ** -self.exponent)

@@ -42,7 +42,7 @@ class UpdateFilterConfig(Method):
 
     @property
     def rest(self) -> Seconds | None:
-        """How long a client rests whose task is refused before it is computed.
+        """The rest of a client whose task is refused before it is computed.
 
         None: tasks are not judged before, and clients announce nothing.
         """

@@ -55,7 +55,7 @@ class FleetController(UpdateFilterConfig):
 
     @property
     def rest(self) -> Seconds | None:
-        """How long a refused client rests; None while nothing is refused."""
+        """The rest of a refused client; None while nothing is refused."""
         is_on = self.size_percentile > 0 or self.similarity_percentile > 0
         return self.ask_again if is_on else None
 

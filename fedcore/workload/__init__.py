@@ -1,4 +1,4 @@
-"""What users write: a model, how it is trained and evaluated, and data."""
+"""The contracts that users implement: a model, its training and evaluation, data."""
 
 from fedcore.workload.base import TestData as TestData
 from fedcore.workload.base import Workload as Workload
@@ -6,9 +6,9 @@ from fedcore.workload.named import GradientWorkload as GradientWorkload
 from fedcore.workload.named import NamedModel as NamedModel
 from fedcore.workload.own_loop import NO_CURVATURE as NO_CURVATURE
 from fedcore.workload.own_loop import LoopWorkload as LoopWorkload
-from fedcore.workload.own_loop import counted_samples as counted_samples
 from fedcore.workload.own_loop import require_plain as require_plain
 from fedcore.workload.own_loop import train_by_loop as train_by_loop
+from fedcore.workload.own_loop import wrap_samples as wrap_samples
 from fedcore.workload.task import NOBODY as NOBODY
 from fedcore.workload.task import Client as Client
 from fedcore.workload.task import LocalTask as LocalTask

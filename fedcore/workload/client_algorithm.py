@@ -12,8 +12,8 @@ from fedcore.clients import (
     WithLocal,
     batches_of_one,
     by_gradients,
-    joined,
-    parted,
+    join_kept,
+    split_kept,
 )
 from fedcore.model import NO_ROOM, FlatModel, HasRoom, WeightedGradient
 from fedcore.participant import Trained
@@ -30,7 +30,7 @@ def run_client_algorithm(
     task: LocalTask,
     weighted: Callable[[FlatModel, Priority], WeightedGradient],
 ) -> Trained:
-    """The update of a task, Δ = W - w.
+    """Returns the update of a task, Δ = W - w.
 
     Args:
         model: computes the gradients.
@@ -42,7 +42,7 @@ def run_client_algorithm(
     """
     algorithm = task.config.build()
     steps = task.step_count(len(samples))
-    kept, local_L = parted(task.kept, model.local_L)
+    kept, local_L = split_kept(task.kept, model.local_L)
     batches: _Planned | _Sampled
     if algorithm.sampling is None:
         plan = batches_of_one(algorithm, len(samples), steps, task.key)
@@ -60,13 +60,13 @@ def run_client_algorithm(
     if local_L is not None:
         take = with_local = WithLocal(take, local_L)
     place = Place(task.client.index, task.client.count, task.version)
-    kept = task.config.placed(kept, place)
+    kept = task.config.place_state(kept, place)
     trained = algorithm.run(public_D, steps, take, kept)
     room.free()
     if isinstance(batches, _Sampled):
         trained = trained._replace(state=batches.state)
     if local_L is not None:
-        trained = trained._replace(state=joined(trained.state, with_local.local_L))
+        trained = trained._replace(state=join_kept(trained.state, with_local.local_L))
     used = np.concatenate(batches.used)
     counts = None
     if task.counts_labels:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedcore.errors import NotStackableError, WorkloadError
-from fedcore.evaluation import MetricsOf, measured, number, numbers
+from fedcore.evaluation import MetricsOf, measure, number, numbers
 from fedcore.model import FlatModel, Metrics, StackedModel
 from fedcore.params import NO_REST, ParamSpec, Rest, Tensors
 from fedcore.remembered import Memory, Part, global_draws
@@ -16,7 +16,7 @@ from fedcore.samples import (
     Collate,
     Samples,
     as_samples,
-    described,
+    describe,
     evaluation_data,
     join_rows,
 )
@@ -34,7 +34,7 @@ from fedcore.workload.base import (
 
 @dataclass(frozen=True, kw_only=True)
 class NamedWorkload(Workload):
-    """What workloads of functions have in common, whichever of them trains."""
+    """The base of workloads of functions, whichever of them trains."""
 
     initial: Initial
     evaluate: Evaluate | None = None
@@ -84,22 +84,22 @@ class NamedModel:
 
     def __init__(self, workload: NamedWorkload, gradient: Gradient) -> None:
         self._workload, self._gradient = workload, gradient
-        self.spec = ParamSpec.of(self._drawn(np.random.default_rng(0)))
+        self.spec = ParamSpec.of(self._draw(np.random.default_rng(0)))
         self.local_L: Vector | None = None
         self.advice = ""
         remedy = "make it one of the arrays"
         self._memory = Memory([Part("gradient", gradient, "what it remembers", remedy)])
 
-    def _drawn(self, rng: np.random.Generator) -> Tensors:
+    def _draw(self, rng: np.random.Generator) -> Tensors:
         with user_code("initial"):
             return self._workload.initial(rng)
 
     def initial(self, key: Key) -> Vector:
         """Draws the flat vector of version 0."""
-        return self.spec.flatten(self._drawn(key.generator()))
+        return self.spec.flatten(self._draw(key.generator()))
 
     def rest(self) -> Rest:
-        """Named arrays are all trained, so a checkpoint holds nothing else."""
+        """Returns nothing, since all named arrays are trained."""
         return NO_REST
 
     def seed(self, key: Key) -> None:
@@ -107,30 +107,30 @@ class NamedModel:
         seed_global(key)
 
     def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
-        """The mean loss over a batch, and its gradient (D,).
+        """Returns the mean loss over a batch, and its gradient (D,).
 
         Raises:
             WorkloadError: the function's results depend on what it remembers, or are
                 something else.
         """
         look = self._memory.begin(global_draws)
-        loss, g_D = self._computed(self._gradient, w_D, x, y)
+        loss, g_D = self._compute(self._gradient, w_D, x, y)
         if look is not None:
 
             def again(parts: Any, is_other: bool) -> list[float]:
                 given = (_other(x), _other(y)) if is_other else (x, y)
-                return _told(*self._computed(parts[0], w_D, *given))
+                return _fingerprint(*self._compute(parts[0], w_D, *given))
 
-            look.end(_told(loss, g_D), again)
+            look.end(_fingerprint(loss, g_D), again)
         return loss, g_D
 
-    def _computed(
+    def _compute(
         self, gradient: Gradient, w_D: Vector, x: Any, y: Any
     ) -> tuple[float, Vector]:
         found = gradient(self.spec.unflatten(w_D), x, y)
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise WorkloadError(
-                f"gradient returned {described(found)}; expected (loss, gradients by "
+                f"gradient returned {describe(found)}; expected (loss, gradients by "
                 "name)"
             )
         loss, gradients = found
@@ -142,7 +142,7 @@ class NamedModel:
     def evaluate(
         self, w_D: Vector, data: Any, local_L: Vector | None = None
     ) -> tuple[Metrics, int]:
-        """The metrics of a whole data set, and the number of its samples."""
+        """Returns the metrics of a whole data set, and the number of its samples."""
         work = self._workload
         params = self.spec.unflatten(w_D)
         samples = as_samples(data, "the evaluation data", work.collate)
@@ -156,22 +156,22 @@ class NamedModel:
             )
         predict = work.predict
         outputs = ((predict(params, x), y) for x, y in evaluation_data(samples))
-        return measured(work.metrics, outputs, join_rows), len(samples)
+        return measure(work.metrics, outputs, join_rows), len(samples)
 
-    def stacked(self, device: str = "cpu") -> StackedModel:
+    def stack(self, device: str = "cpu") -> StackedModel:
         """Refuses: functions of named arrays see one client at a time."""
         raise NotStackableError(
             "a workload of gradient= or train= functions sees one client at a time"
         )
 
 
-def _told(loss: float, g_D: Vector) -> list[float]:
-    """What two results of a step are compared by."""
+def _fingerprint(loss: float, g_D: Vector) -> list[float]:
+    """Returns the numbers by which two results of a step are compared."""
     return [loss, float(np.linalg.norm(g_D))]
 
 
 def _other(values: Any) -> Any:
-    """Other values of the same shapes; whole numbers in the same range."""
+    """Returns other values of the same shapes; whole numbers in the same range."""
     if isinstance(values, Mapping):
         return {name: _other(part) for name, part in values.items()}
     if isinstance(values, tuple):

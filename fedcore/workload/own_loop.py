@@ -22,10 +22,10 @@ from fedcore.samples import (
     Samples,
     Subset,
     as_samples,
-    described,
+    describe,
     targets_of,
 )
-from fedcore.text import kept_metrics, wrong_metrics
+from fedcore.text import keep_finite, wrong_metrics
 from fedcore.trees import save_tree
 from fedcore.typing import State, Vector
 from fedcore.workload.base import Train
@@ -60,7 +60,7 @@ class LoopWorkload(NamedWorkload, made_for="train"):
         Raises:
             WorkloadError: a pair is not one of samples.
         """
-        return counted_samples(data, whose)
+        return wrap_samples(data, whose)
 
     def fits(self, algorithm: Algorithm) -> None:
         """Checks that the client algorithm needs no gradients.
@@ -89,7 +89,7 @@ class LoopWorkload(NamedWorkload, made_for="train"):
         raise ConfigError(NO_CURVATURE)
 
 
-def counted_samples(data: Any, whose: str) -> Samples:
+def wrap_samples(data: Any, whose: str) -> Samples:
     """Returns pairs and subsets as arrays; of other data only the length matters.
 
     Raises:
@@ -138,24 +138,24 @@ def train_by_loop(
     result = train(model.spec.unflatten(public_D.copy()), data, told)
     if not isinstance(result, Trained):
         raise WorkloadError(
-            f"train returned {described(result)}; expected Trained(params, samples)"
+            f"train returned {describe(result)}; expected Trained(params, samples)"
         )
     counts = None
     if task.counts_labels:
         counts = count_labels(targets_of(data), np.arange(size))
     return TaskResult(
         delta_D=public_D - model.spec.flatten(result.params, "what train returned"),
-        samples=_checked_samples(result.samples),
+        samples=_check_samples(result.samples),
         steps=told.steps,
         loss=None
         if result.loss is None
         else number("the loss that train returned", result.loss),
         counts=counts,
-        kept=_checked_state(result.state),
+        kept=_check_state(result.state),
         used=config.used_by(size, told.steps),
         skipped=sum(samples for samples, _ in told.skipped),
         why=told.skipped[-1][1] if told.skipped else "",
-        metrics=_checked_metrics(result.metrics),
+        metrics=_check_metrics(result.metrics),
     )
 
 
@@ -171,8 +171,8 @@ def _length(data: Any) -> int:
     return rows
 
 
-def _checked_samples(samples: Any) -> int:
-    """How many samples the loop has used.
+def _check_samples(samples: Any) -> int:
+    """Returns the number of samples that the loop has used.
 
     Raises:
         WorkloadError: it is no number, or one that no update can have.
@@ -185,8 +185,8 @@ def _checked_samples(samples: Any) -> int:
     return int(count)
 
 
-def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, float] | None:
-    """The finite metrics of the training.
+def _check_metrics(metrics: Mapping[str, Any] | None) -> dict[str, float] | None:
+    """Returns the finite metrics of the training.
 
     Raises:
         WorkloadError: they are no numbers by name, or have impossible names.
@@ -196,11 +196,11 @@ def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, float] | No
     found = numbers("", metrics)
     if reason := wrong_metrics(found):
         raise WorkloadError(f"Trained(metrics=...): {reason}")
-    return kept_metrics(found)
+    return keep_finite(found)
 
 
-def _checked_state(state: Mapping[str, Any] | None) -> State:
-    """What the loop keeps, if it can be saved.
+def _check_state(state: Mapping[str, Any] | None) -> State:
+    """Returns the state that the loop keeps, if it can be saved.
 
     Raises:
         WorkloadError: it holds something else than arrays, numbers and texts by name.

@@ -1,4 +1,4 @@
-"""Whose task it is, and what a task is computed from beside the model and the data."""
+"""A task's client, and the inputs of a task beside the model and the data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a training loop of the user's own is told, and what it returns."""
+"""The arguments and the result of a training loop of the user's own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from fedcore.workload.task import NOBODY, Client
 
 @dataclass(frozen=True, slots=True)
 class TrainingTask:
-    """What a training loop of the user's own is told.
+    """The arguments of a training loop of the user's own.
 
     Attributes:
         seed: for all that the loop draws; the same task has the same seed everywhere.
@@ -62,7 +62,7 @@ class TrainingTask:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a training loop of the user's own returns.
+    """The result of a training loop of the user's own.
 
     Attributes:
         params: the trained parameters, by name.

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from fedcore.errors import ConfigError
-from fedrun.optional import needed
+from fedrun.optional import require
 
 OLDEST = (1, 24)  # the first whose range of protobuf overlaps with ours
 EXTRA = "flower"
@@ -27,7 +27,7 @@ def flwr(module: str, purpose: str = PURPOSE) -> Any:
         ConfigError: it is not installed, or too old; the message says how to get it.
     """
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
-    needed("flwr", EXTRA, purpose)
+    require("flwr", EXTRA, purpose)
     found = _read_version()
     if tuple(map(int, re.findall(r"\d+", found)[:2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
@@ -35,7 +35,7 @@ def flwr(module: str, purpose: str = PURPOSE) -> Any:
             f"{purpose} needs flwr {oldest} or newer, found {found}: "
             f"pip install -U 'latecomer[{EXTRA}]'"
         )
-    return needed(module, EXTRA, purpose)
+    return require(module, EXTRA, purpose)
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any
 from fedcore.coordinator.events import ClientEnrolled, Evaluated, Failed
 from fedcore.coordinator.state import ServerState
 from fedcore.errors import WorkloadError
-from fedcore.evaluation import checked
+from fedcore.evaluation import check_metrics
 from fedcore.typing import Seconds, Vector
 from fedcore.user_code import last_words, user_code
 from fedflower.app.messages import as_numbers
@@ -111,4 +111,4 @@ class Central:
         assert self._wishes.evaluate is not None
         with user_code("evaluate_fn"):
             values: Mapping[str, Any] | None = self._wishes.evaluate(version, model_D)
-            return None if values is None else checked(as_numbers(values))
+            return None if values is None else check_metrics(as_numbers(values))

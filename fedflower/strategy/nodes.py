@@ -38,7 +38,7 @@ from fedcore.protocol import (
     Push,
     Reply,
 )
-from fedcore.text import kept_metrics, printable, wrong_metrics
+from fedcore.text import keep_finite, printable, wrong_metrics
 from fedcore.typing import Seconds, Vector
 from fedcore.user_code import LONG_TEXT
 from fedflower.app.library import flwr
@@ -276,7 +276,7 @@ class Post:
             steps=config.step_count(1),  # the app's own steps are not known
             update_norm=norm(delta_D),
             loss=found.loss,
-            metrics=kept_metrics(found.metrics),
+            metrics=keep_finite(found.metrics),
             task=0 if task is None else task.proof,
         )
 

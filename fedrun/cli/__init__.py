@@ -1,1 +1,1 @@
-"""What the command lines of all programs share."""
+"""Options and helpers that the command lines of all programs share."""

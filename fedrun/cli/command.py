@@ -88,7 +88,7 @@ def example(*lines: str) -> str:
 
 
 def with_options(*options: Decorator) -> Decorator:
-    """Several options as one decorator, in the order in which the help lists them."""
+    """Makes several options one decorator, in the order of the help."""
 
     def decorate(function: Any) -> Any:
         for option in reversed(options):

@@ -1,4 +1,4 @@
-"""How the commands start and end, whatever the terminal and the user's code are.
+"""Starts and ends the commands, whatever the terminal and the user's code are.
 
 Ctrl-C while they are imported prints no traceback. A terminal that cannot show a
 character shows another one. A thread of the user's code that keeps a process after its

@@ -71,7 +71,7 @@ def _sentence(
             kind, kinds = context["given"], context["kinds"]
             nearest = _nearest(kind, kinds.split(", "))
             broken = f"; {why}" if (why := missing()) else ""
-            named = f"unknown {context['role']} {_shown(kind)}"
+            named = f"unknown {context['role']} {_show(kind)}"
             known = f"{named}{nearest}; kinds: {kinds}"
             return known + broken
         case "no_kind" | "two_of_a_kind":
@@ -81,17 +81,17 @@ def _sentence(
         case "value_error":
             return str(context["error"])
         case "model_type" | "dict_type":
-            return f"should be a section of keys and values, got {_shown(given)}"
+            return f"should be a section of keys and values, got {_show(given)}"
         case "tuple_type":
-            return f"should be a list, got {_shown(given)}"
+            return f"should be a list, got {_show(given)}"
         case "path_type":
-            return f"should be a path, got {_shown(given)}"
+            return f"should be a path, got {_show(given)}"
         case _:
             message = detail["msg"].removeprefix("Input ")
-            return f"{message[0].lower()}{message[1:]}, got {_shown(given)}"
+            return f"{message[0].lower()}{message[1:]}, got {_show(given)}"
 
 
-def _shown(given: Any) -> str:
+def _show(given: Any) -> str:
     return brief(repr(given), _LONG_VALUE)
 
 

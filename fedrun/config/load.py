@@ -16,7 +16,7 @@ from fedcore.text import brief, from_peer
 from fedrun.config.model import FederationConfig
 from fedrun.config.values import map_values
 from fedrun.config.yaml_loader import MOST_LEVELS, read_yaml
-from fedrun.config.yaml_text import changes_of, checked, mapping_of, text_of
+from fedrun.config.yaml_text import changes_of, mapping_of, text_of, validate
 from fedrun.methods import load_installed, missing, name_files, require_named
 
 _MOST_PROBLEMS = 5  # of what a server told, that are shown
@@ -106,7 +106,7 @@ def parse_config(
     """
     load_installed()
     require_named(raw)
-    return checked(FederationConfig, raw, source, text, changes)
+    return validate(FederationConfig, raw, source, text, changes)
 
 
 def parse_algorithm(text: str) -> AlgorithmConfig:
@@ -190,11 +190,11 @@ def _change(raw: dict[str, Any], name: str, given: Any, change: str) -> None:
 def _in_folder(config: FederationConfig, folder: Path) -> FederationConfig:
     """Returns a config whose relative paths are taken from a folder."""
 
-    def placed(value: Any) -> Any:
+    def place(value: Any) -> Any:
         if isinstance(value, Path):
             return folder / value
         if isinstance(value, Empirical) and value.file is not None:
             return value.model_copy(update={"file": str(folder / value.file)})
         return value
 
-    return map_values(config, placed)
+    return map_values(config, place)

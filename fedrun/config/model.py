@@ -28,7 +28,7 @@ class TLSConfig(Config):
 
 
 class JournalConfig(Config):
-    """How much the journal keeps."""
+    """Sets how much the journal keeps."""
 
     keep_bytes: int = Field(default=8 << 30, ge=0)
     """Bytes of payloads to keep; older ones are dropped once a snapshot covers them."""
@@ -37,7 +37,7 @@ class JournalConfig(Config):
 
 
 class ServerConfig(Config):
-    """Where the server listens, where it keeps its run, and its limits."""
+    """The server's address, the folder of its run, and its limits."""
 
     listen: str = "127.0.0.1:8443"
     """HOST:PORT; port 0 takes a free one."""
@@ -107,7 +107,7 @@ class ServerConfig(Config):
         return is_loopback(self.host)
 
     @model_validator(mode="after")
-    def _protected(self) -> "ServerConfig":
+    def _require_protection(self) -> "ServerConfig":
         if not (self.is_local or self.tls or self.plaintext):
             raise ValueError(
                 f"listen {self.listen} is reachable from other machines: set tls, or "
@@ -157,7 +157,7 @@ class FederationConfig(Config):
 
     @field_validator("timeouts")
     @classmethod
-    def _heard_in_time(cls, timeouts: TimeoutsConfig) -> TimeoutsConfig:
+    def _check_timeouts(cls, timeouts: TimeoutsConfig) -> TimeoutsConfig:
         if timeouts.lost <= timeouts.heartbeat:
             raise ValueError(
                 f"lost {timeouts.lost:g} must be above heartbeat "

@@ -151,7 +151,7 @@ class PreemptionConfig(Config):
 
 
 class DevicesConfig(Config):
-    """What devices say of themselves, where a controller looks at it."""
+    """The devices' own reports, for controllers that read them."""
 
     models: Count = 10
     """The number of device models; devices of like speed are of one model."""
@@ -249,7 +249,7 @@ class SimulateConfig(Config):
     def map_distributions(self, change: Change) -> Self:
         """Returns this config with every distribution changed by ``change``."""
 
-        def changed(value: Any) -> Any:
+        def apply(value: Any) -> Any:
             return change(value) if isinstance(value, DistributionConfig) else value
 
-        return map_values(self, changed)
+        return map_values(self, apply)

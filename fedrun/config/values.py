@@ -12,13 +12,13 @@ from fedcore.config import Config
 Section = TypeVar("Section", bound=Config)
 
 
-def _named(given: Any) -> Any:
+def _require_name(given: Any) -> Any:
     if given == "":  # pydantic would take the working folder
         raise PydanticCustomError("path_type", "Input should be a path")
     return given
 
 
-AnyPath = Annotated[Path, BeforeValidator(_named)]
+AnyPath = Annotated[Path, BeforeValidator(_require_name)]
 
 
 def map_values(section: Section, change: Callable[[Any], Any]) -> Section:

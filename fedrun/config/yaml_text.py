@@ -57,7 +57,7 @@ def mapping_of(
     return raw
 
 
-def checked(
+def validate(
     model: type[Model], raw: Any, source: str, text: str, changes: Iterable[str] = ()
 ) -> Model:
     """Returns plain data as a model.
@@ -80,7 +80,7 @@ def checked(
 
 
 def one_line(value: Any) -> str:
-    """A value as one line of YAML."""
+    """Returns a value as one line of YAML."""
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6)
     return str(text).removesuffix("\n").removesuffix("\n...")
 
@@ -91,7 +91,7 @@ def changes_of(values: Mapping[str, Any] | None) -> list[str]:
 
 
 def value_text(value: Any) -> str:
-    """A value as ``--set`` takes it: a text as it is, else one line of YAML."""
+    """Returns a value as ``--set`` takes it: a text as it is, else one line of YAML."""
     if isinstance(value, str):
         return value
     return one_line(value.item() if hasattr(value, "item") else value)

@@ -63,11 +63,10 @@ class HuggingFaceData:
         found = [self[row][0] for row in range(len(self))]
         if not isinstance(self.inputs, str) and isinstance(found[0], Mapping):
             x: Any = {
-                name: _stacked([item[name] for item in found], name)
-                for name in found[0]
+                name: _stack([item[name] for item in found], name) for name in found[0]
             }
         else:
-            x = _stacked(found, str(self.inputs))
+            x = _stack(found, str(self.inputs))
         return x, self.targets
 
 
@@ -119,7 +118,7 @@ def hugging_face(
     )
 
 
-def _stacked(items: Sequence[Any], name: str) -> npt.NDArray[Any]:
+def _stack(items: Sequence[Any], name: str) -> npt.NDArray[Any]:
     shapes = {np.shape(item) for item in items}
     if len(shapes) > 1:
         raise WorkloadError(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fedcore.errors import WorkloadError
 from fedcore.samples.frames import is_numeric
-from fedrun.optional import needed
+from fedrun.optional import require
 
 Column = npt.NDArray[Any]
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")  # as pandas calls it
@@ -119,11 +119,11 @@ class ParquetTable:
             ConfigError: pyarrow is not installed.
         """
         self.path = path
-        self._parquet = needed("pyarrow.parquet", "frames", f"{path}: Parquet")
+        self._parquet = require("pyarrow.parquet", "frames", f"{path}: Parquet")
         schema = self._parquet.read_schema(path)
         self.names = list(schema.names)
-        told = schema.pandas_metadata or {}
-        index = {n for n in told.get("index_columns", ()) if isinstance(n, str)}
+        about = schema.pandas_metadata or {}
+        index = {n for n in about.get("index_columns", ()) if isinstance(n, str)}
         unnamed = {n for n in self.names if _UNNAMED_INDEX.fullmatch(n)}
         self.index = frozenset(index | unnamed)
 

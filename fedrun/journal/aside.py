@@ -10,7 +10,7 @@ from fedrun.journal.disk import writing
 
 
 def keep_aside(folder: Path, name: str, copy: Callable[[Path], None]) -> Path:
-    """Durably keeps what ``copy`` writes in a folder below ``cut``; returns the folder.
+    """Keeps what ``copy`` writes, durably, below ``cut``; returns the folder.
 
     A folder of the same name with the same files is taken instead. What an
     interrupted call left is removed.

@@ -27,7 +27,7 @@ from fedrun.journal.recover import recover
 from fedrun.journal.snapshots import COPIED, NAME, Snapshots, read_snapshot
 from fedrun.journal.soundness import BEING_CUT
 from fedrun.journal.sqlite import HISTORY, SqliteStore
-from fedrun.journal.store import Configured, WholeRow, divided
+from fedrun.journal.store import Configured, WholeRow, split_actions
 from fedrun.lock import FolderLock
 from fedrun.plain_files import replacing
 
@@ -74,7 +74,7 @@ def _open_epoch(folder: Path, epoch: Epoch) -> Epoch:
         event = StateRolledBack(
             at=coordinator.state.at, fresh_epoch=epoch, reason="restored from a backup"
         )
-        records, _ = divided(coordinator.handle(event))
+        records, _ = split_actions(coordinator.handle(event))
         journal.store.append(records, {BACKUP: None})
     return epoch
 
@@ -82,7 +82,7 @@ def _open_epoch(folder: Path, epoch: Epoch) -> Epoch:
 def _copy(source: Path, target: Path, purpose: str) -> int:
     """Copies a run, or what is new in it; marks the copy as one."""
     with contextlib.closing(SqliteStore(source, read_only=True)) as old:
-        if old.noted(BEING_CUT) is not None:
+        if old.read_fact(BEING_CUT) is not None:
             raise JournalError(
                 f"{source}: its server ended while it cut records off; start it again, "
                 f"or say: fedserver journal repair {source}"
@@ -107,7 +107,7 @@ def _require_beginning(
         JournalError: it is something else.
     """
     with contextlib.closing(SqliteStore(target, read_only=True)) as there:
-        if there.noted(BACKUP) != purpose:
+        if there.read_fact(BACKUP) != purpose:
             raise JournalError(f"{target}: there is a run already; move it away first")
         here, known = _run_of(old), _run_of(there)
         if here != known:
@@ -118,7 +118,7 @@ def _require_beginning(
         last = next(there.whole_rows(there.last - 1))
         same = next(old.whole_rows(there.last - 1), None)
         if (
-            there.noted(HISTORY) != old.noted(HISTORY)
+            there.read_fact(HISTORY) != old.read_fact(HISTORY)
             or same is None
             or (same.kind, same.body) != (last.kind, last.body)
             or (same.check != last.check and same.dropped == last.dropped)
@@ -169,10 +169,10 @@ def _copy_models(source: Path, target: Path) -> None:
 def _copy_rows(old: SqliteStore, new: SqliteStore, target: Path, purpose: str) -> int:
     """Copies new rows; returns the number up to which payloads were dropped."""
     dropped = old.first_payload()
-    newest = max(_unnamed(target), default=0)
+    newest = max(_find_temporary(target), default=0)
     newest = max(newest, *Snapshots(target / "snapshots").numbers(), 0)
 
-    def checked() -> Iterator[WholeRow]:
+    def check() -> Iterator[WholeRow]:
         for row in old.whole_rows(new.last):
             if row.dropped and row.number > newest:
                 raise _MovedOnError(
@@ -180,7 +180,7 @@ def _copy_rows(old: SqliteStore, new: SqliteStore, target: Path, purpose: str) -
                 )
             yield row
 
-    new.take_over(checked(), {**old.facts(), BACKUP: purpose})
+    new.take_over(check(), {**old.facts(), BACKUP: purpose})
     return dropped if dropped <= newest else 0
 
 
@@ -188,8 +188,8 @@ def _copy_snapshots(source: Path, target: Path) -> None:
     """Copies new snapshots, under names that no program reads."""
     there = Snapshots(target / "snapshots")
     for number, path in _snapshots_of(source).items():
-        if number not in there.numbers() and number not in _unnamed(target):
-            copy = _unnamed_path(target, number)
+        if number not in there.numbers() and number not in _find_temporary(target):
+            copy = _temporary_path(target, number)
             _copy_file(path, copy)
             try:
                 read_snapshot(copy)
@@ -202,21 +202,21 @@ def _snapshots_of(source: Path) -> dict[int, Path]:
     """Returns all snapshots, also those of a copy that was interrupted."""
     snapshots = Snapshots(source / "snapshots")
     named = {number: snapshots.path(number) for number in snapshots.numbers()}
-    return {**_unnamed(source), **named}
+    return {**_find_temporary(source), **named}
 
 
-def _unnamed(folder: Path) -> dict[int, Path]:
+def _find_temporary(folder: Path) -> dict[int, Path]:
     found = (folder / "snapshots").glob(f"*{COPIED}")
     return {int(path.stem): path for path in found if NAME.fullmatch(path.stem)}
 
 
-def _unnamed_path(folder: Path, number: int) -> Path:
+def _temporary_path(folder: Path, number: int) -> Path:
     return folder / "snapshots" / f"{number:012d}{COPIED}"
 
 
 def _name_snapshots(target: Path, last: int) -> None:
     """Gives the copied snapshots their names, once the rows are there."""
-    for number, path in _unnamed(target).items():
+    for number, path in _find_temporary(target).items():
         if number <= last:
             path.rename(Snapshots(target / "snapshots").path(number))
     if (target / "snapshots").is_dir():

@@ -21,7 +21,7 @@ _TOLD = {  # what else lies in a run, and why it has no checksum
 
 
 class Contents(NamedTuple):
-    """What the files of a run hold, in words."""
+    """The contents of a run's files, in words."""
 
     checked: tuple[str, ...]
     unchecked: tuple[str, ...]
@@ -50,14 +50,13 @@ def examine_all(journal: Journal) -> Contents:
     note(records)
     note(store.wrong_beside_records)
     note(lambda: _wrong_snapshots(journal))
-    checked, unchecked = _models(journal, wrong)
+    models = _models(journal, wrong)
     if wrong:
         raise CorruptJournalError("\n".join(wrong))
     parts = ["records", "facts", "mark", "segments"]
     if numbers := journal.snapshots.numbers():
         parts.append(f"snapshots {in_words(numbers)}")
-    unchecked += [*store.without_checksum(), *_others(journal.folder)]
-    return Contents((*parts, *checked), tuple(unchecked))
+    return Contents((*parts, *models), tuple(_others(journal.folder)))
 
 
 def _wrong_snapshots(journal: Journal) -> Iterator[str]:
@@ -88,23 +87,18 @@ def _wrong_snapshots(journal: Journal) -> Iterator[str]:
             yield f"{error}; remove it, and make the backup again"
 
 
-def _models(journal: Journal, wrong: list[str]) -> tuple[list[str], list[str]]:
-    """Returns the models that are sound, and those without a checksum."""
-    checked, unchecked = [], []
+def _models(journal: Journal, wrong: list[str]) -> list[str]:
+    """Returns the models that are sound; adds a line to ``wrong`` for each other."""
+    sound = []
     for path in sorted((journal.folder / "models").glob("[!.]*.safetensors")):
-        name = f"models/{path.name}"
         try:
-            sound = is_sound(*load_arrays(path))
+            if is_sound(*load_arrays(path)):
+                sound.append(f"models/{path.name}")
+            else:
+                wrong.append(f"{path}: its checksum is wrong")
         except ModelError as error:
             wrong.append(str(error))
-            continue
-        if sound:
-            checked.append(name)
-        elif sound is None and not journal.store.has_checksums:
-            unchecked.append(f"{name} (of an earlier version)")
-        else:
-            wrong.append(f"{path}: its checksum is wrong")
-    return checked, unchecked
+    return sound
 
 
 def _others(folder: Path) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any
 from fedcore.errors import JournalError, JournalVersionError
 from fedrun import sqlite
 from fedrun.durable import make_private_folder
-from fedrun.journal.disk import explained
+from fedrun.journal.disk import explain
 from fedrun.journal.store import NO_FACTS, Facts
 from fedrun.sqlite import connect
 
@@ -73,7 +73,7 @@ class Database:
                     file, durable=durable, error=JournalError, what="a journal"
                 )
         except (*sqlite.ERRORS, OSError) as error:
-            raise explained(file, error) from error
+            raise explain(file, error) from error
         try:
             self.is_fresh = self._is_fresh()
         except BaseException:
@@ -91,7 +91,7 @@ class Database:
         try:
             sqlite.require_schema(self.connection, SCHEMA if version else "")
         except sqlite.ERRORS as error:
-            raise explained(self.file, error) from error
+            raise explain(self.file, error) from error
         return bool(version == 0)
 
     @contextlib.contextmanager
@@ -107,7 +107,7 @@ class Database:
                     self._make_schema()
                 yield self.connection
         except (*sqlite.ERRORS, OSError) as error:
-            raise explained(self.file, error) from error
+            raise explain(self.file, error) from error
         self.is_fresh = False  # SQLite has synced the names of its files, too
 
     def _make_schema(self) -> None:
@@ -128,14 +128,9 @@ class Database:
                 self.connection.execute(put, (key, value))
         self.connection.execute(put, (CHECK, self._facts_checksum()))
 
-    def wrong_facts(self, expected: bool) -> bool:
-        """Returns whether the facts differ from what was written.
-
-        Args:
-            expected: whether they must have a checksum.
-        """
-        told = self.fact(CHECK)
-        return expected if told is None else told != self._facts_checksum()
+    def wrong_facts(self) -> bool:
+        """Returns whether the facts differ from what was written."""
+        return self.fact(CHECK) != self._facts_checksum()
 
     def facts(self) -> list[tuple[str, str]]:
         """Returns all facts in their order, without the checksum of them."""
@@ -166,7 +161,7 @@ class Database:
         try:
             return self.connection.execute(query, values).fetchall()
         except sqlite.ERRORS as error:
-            raise explained(self.file, error) from error
+            raise explain(self.file, error) from error
 
     def close(self) -> None:
         """Releases the file."""

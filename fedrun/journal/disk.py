@@ -14,7 +14,7 @@ from fedrun.sqlite import ForeignSchemaError, message
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def explained(file: Path, error: Exception) -> JournalError:
+def explain(file: Path, error: Exception) -> JournalError:
     """Returns an error of SQLite or of the operating system as a JournalError."""
     if isinstance(error, OSError):
         return _of_system(file, error)
@@ -47,7 +47,7 @@ def writing(file: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        raise explained(file, error) from error
+        raise explain(file, error) from error
 
 
 @contextmanager

@@ -25,9 +25,9 @@ from fedrun.journal.snapshots import Snapshots
 from fedrun.journal.soundness import (
     BEING_CUT,
     examine,
+    find_loss,
     gap_as_loss,
     log_gap,
-    lost,
     refusal,
     snapshots_of,
     unsound,
@@ -68,7 +68,7 @@ class Journal:
         """Makes a new run with this model as version 0, whole or not at all."""
         spec = ParamSpec.from_json(configured.spec)
         model = folder / "models" / "initial.safetensors"
-        with _locked(folder) as lock:
+        with _lock(folder) as lock:
             if exists(folder):
                 raise JournalError(f"{folder}: there is a journal already")
             with writing(model):
@@ -103,12 +103,12 @@ class Journal:
             raise JournalError(f"{folder}: no journal here")
         if read_only:
             return cls._open_to_read(folder)
-        with _locked(folder) as lock:
+        with _lock(folder) as lock:
             loss = examine(folder, repairing=repairing)
             if loss is not None and not (loss.at_end or repairing):
                 raise CorruptJournalError(refusal(folder, loss))
             journal = cls(folder, SqliteStore(folder, lenient=repairing), lock)
-            if journal.store.noted(BACKUP) and not restoring:
+            if journal.store.read_fact(BACKUP) and not restoring:
                 raise JournalError(
                     f"{folder} is a backup; bring it back with: fedserver restore "
                     f"{folder} RUN"
@@ -125,7 +125,7 @@ class Journal:
         if gap is not None:
             journal.loss = gap_as_loss(folder, gap)
         elif not served:
-            journal.loss = lost(journal.store, journal.snapshots)
+            journal.loss = find_loss(journal.store, journal.snapshots)
         if journal.loss is not None:
             _log.warning(
                 "%s; only the sound records are read", refusal(folder, journal.loss)
@@ -180,7 +180,7 @@ class Journal:
 
     def _finish_cut(self) -> None:
         """Removes snapshots of what was cut off, before others take their place."""
-        first = self.store.noted_as(int, BEING_CUT)
+        first = self.store.read_fact_as(int, BEING_CUT)
         if first is None:
             return
         folder = self.folder / "snapshots"
@@ -279,7 +279,7 @@ class Journal:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[FolderLock]:
+def _lock(folder: Path) -> Iterator[FolderLock]:
     """Locks the folder of a run; releases it again if the block raises."""
     lock = FolderLock(folder, JournalError, "server")
     try:

@@ -88,18 +88,20 @@ def recover_from(
             f"{journal.folder}: payloads up to record {first} were dropped "
             f"(journal.keep_bytes, or a repair), and no snapshot covers them"
         )
-    told = journal.configurations()
-    newest = told[-1][1]
+    recorded = journal.configurations()
+    newest = recorded[-1][1]
     spec, initial_D = _initial(journal, newest)
     config = parse_config(newest.config)
     coordinator = new_coordinator(
         config, spec, initial_D, newest.epoch, secret_of(journal)
     )
     algorithms = {
-        n: parse_config(each.config).algorithm.build(spec) for n, each in told
+        n: parse_config(each.config).algorithm.build(spec) for n, each in recorded
     }
     state = coordinator.state
-    state.amend(algorithms[max(n for n in algorithms if n <= (start or told[0][0]))])
+    state.amend(
+        algorithms[max(n for n in algorithms if n <= (start or recorded[0][0]))]
+    )
     if start is not None:
         _load(state, journal, start)
     replayed = 0
@@ -154,7 +156,7 @@ def require_updates(journal: Journal) -> None:
     Raises:
         JournalError: the run was simulated in stacks, which keep no updates.
     """
-    if journal.store.noted(WITHOUT_UPDATES):
+    if journal.store.read_fact(WITHOUT_UPDATES):
         raise JournalError(
             f"{journal.folder}: this run was simulated in stacks; its journal has the "
             "decisions, but no updates. Simulate it again with --set "
@@ -178,7 +180,7 @@ def require_all_updates(journal: Journal) -> None:
 
 def secret_of(journal: Journal) -> bytes | None:
     """Returns the secret of the run's proofs; None if the run was never served."""
-    return journal.store.noted_as(bytes.fromhex, SECRET)
+    return journal.store.read_fact_as(bytes.fromhex, SECRET)
 
 
 def _initial(journal: Journal, configured: Configured) -> tuple[ParamSpec, Vector]:

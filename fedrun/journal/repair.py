@@ -13,8 +13,8 @@ from fedcore.typing import Seconds
 from fedrun.journal.aside import keep_aside
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import recover
-from fedrun.journal.soundness import covered
-from fedrun.journal.store import Loss, divided
+from fedrun.journal.soundness import describe_old_damage
+from fedrun.journal.store import Loss, split_actions
 from fedrun.journal.versions import in_words
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def cut_off(
     else:
         reason = f"the journal was repaired: {loss.reason}"
     event = StateRolledBack(at=at, fresh_epoch=fresh_epoch, reason=reason)
-    records, others = divided(coordinator.handle(event))
+    records, others = split_actions(coordinator.handle(event))
     kept = journal.cut(at, records)
     _log.warning("%s; it is kept in %s", reason, kept)
     return others
@@ -95,7 +95,7 @@ def _let_go(journal: Journal) -> list[str]:
     if not spoilt:
         return []
     if not all(each.tells for each in spoilt):
-        raise CorruptJournalError(covered(folder, store, spoilt, start))
+        raise CorruptJournalError(describe_old_damage(folder, store, spoilt, start))
     numbers = [each.number for each in spoilt]
     kept = keep_aside(
         folder,

@@ -37,7 +37,7 @@ from fedcore.protocol import NOTHING_SETTLED, ModelName, Push
 from fedrun.config import FederationConfig, parse_config
 from fedrun.journal.journal import Journal
 from fedrun.journal.recover import new_coordinator, require_all_updates
-from fedrun.journal.store import Configured, Row, divided
+from fedrun.journal.store import Configured, Row, split_actions
 from fedrun.methods import require_same
 
 
@@ -63,9 +63,9 @@ class Replay:
             JournalError: payloads of the beginning were dropped, or the run kept none.
         """
         require_all_updates(journal)
-        told = journal.configurations()
-        require_same(told[-1][1].config)
-        first = told[0][1]
+        recorded = journal.configurations()
+        require_same(recorded[-1][1].config)
+        first = recorded[0][1]
         self._filter = parse_config(first.config).algorithm.update_filter
         spec, initial_D = journal.initial()
         chosen = config or parse_config(first.config)
@@ -94,14 +94,14 @@ class Replay:
         if isinstance(record, Configured):
             self._amend(record)
             return []
-        decided = divided(self._feed(record, opened))[0]
+        decided = split_actions(self._feed(record, opened))[0]
         if isinstance(record, Stepped):
             self._versions[record.version] = self.coordinator.state.version
         return decided
 
-    def _amend(self, told: Configured) -> None:
+    def _amend(self, recorded: Configured) -> None:
         """Takes over a change of the run's settings, unless others were given."""
-        config = parse_config(told.config)
+        config = parse_config(recorded.config)
         self._filter = config.algorithm.update_filter
         if self._config is None:
             self.coordinator.amend(

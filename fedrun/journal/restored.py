@@ -81,9 +81,9 @@ class Restored:
         state.restore(record, payload)
         return [record]
 
-    def _amend(self, told: Configured) -> None:
+    def _amend(self, recorded: Configured) -> None:
         if self._follows:
-            config = parse_config(told.config)
+            config = parse_config(recorded.config)
             algorithm = config.algorithm.build(self.coordinator.algorithm.model)
             self.coordinator.amend(
                 algorithm, config.stop, config.evaluate, config.timeouts
@@ -95,7 +95,7 @@ class Restored:
         return getattr(record, "cid", None) in self._left_out
 
 
-def opened_of(record: Row, algorithm: Algorithm) -> Opened | None:
+def open_payload(record: Row, algorithm: Algorithm) -> Opened | None:
     """Unpacks the payload of an update, for several runs; None: there is none."""
     if isinstance(record, Decided) and record.payload:
         return open_update(record.payload, algorithm.spec)

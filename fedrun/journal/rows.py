@@ -16,7 +16,7 @@ from fedcore.errors import CorruptJournalError, JournalError
 from fedcore.params import content_digest
 from fedrun.durable import make_private
 from fedrun.journal.database import Database, never_wait
-from fedrun.journal.disk import explained, writing
+from fedrun.journal.disk import explain, writing
 from fedrun.journal.segments import Place, Segments
 from fedrun.journal.store import (
     Damage,
@@ -60,8 +60,6 @@ class Rows:
 
     def __init__(self, database: Database, segments: Segments) -> None:
         self._database, self._segments = database, segments
-        self.bare_are_checked = False
-        """Whether rows without their payload have a checksum of the rest."""
         database.connection.create_function(
             "checksum_without_payload", 3, _bare_checksum, deterministic=True
         )
@@ -85,7 +83,7 @@ class Rows:
             return number, kind, body, None, *place_values, size, check, 0
         return number, kind, body, payload or None, None, None, size, check, 0
 
-    def copied_values(self, row: WholeRow, history: bytes, durable: int) -> Values:
+    def copy_values(self, row: WholeRow, history: bytes, durable: int) -> Values:
         """Returns the values of a copied row; writes a large payload to a segment."""
         head, tail = row[:3], (row.size, row.check, int(row.dropped))
         if row.payload is None or len(row.payload) < LARGE:
@@ -107,7 +105,7 @@ class Rows:
         if segment is not None:
             payload = self._segments.read(Place(segment, start, size))
         payload = payload or b""
-        if dropped == 1 and self.bare_are_checked:
+        if dropped == 1:
             if _bare_checksum(number, kind, body) != check:
                 return None, "its checksum is wrong"
         elif not dropped:
@@ -306,7 +304,7 @@ class Rows:
                 copy.execute(_INSERT, values)
             copy.execute("COMMIT")
         except ERRORS as error:
-            raise explained(target, error) from error
+            raise explain(target, error) from error
         finally:
             copy.close()
 
@@ -348,7 +346,7 @@ class Rows:
 
 
 def _bare_checksum(number: int, kind: str, body: str) -> int:
-    """CRC-32 of a row whose payload was dropped."""
+    """Returns the CRC-32 of a row whose payload was dropped."""
     return checksum(number, kind, body, b"")
 
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from fedcore.errors import CorruptJournalError
 from fedcore.typing import Bytes
 from fedrun.durable import PRIVATE_FILE, make_folder, sync_file, sync_folder
-from fedrun.journal.disk import explained, reading
+from fedrun.journal.disk import explain, reading
 from fedrun.plain_files import memory, open_to_write, read_plain, require_regular
 
 # --------------- the high-water mark: how far the journal had come, beside the journal
@@ -98,7 +98,7 @@ def read_marks(folder: Path) -> list[Mark]:
     return [mark for _, mark in _slots(folder) if mark is not None]
 
 
-def damaged_marks(folder: Path) -> list[int]:
+def find_damaged_marks(folder: Path) -> list[int]:
     """Returns where marks were written that cannot be read, as bytes of the file.
 
     Raises:
@@ -311,7 +311,7 @@ class Segments:
             os.close(descriptor)
             with contextlib.suppress(OSError):
                 path.unlink()
-            raise explained(path, error) from error
+            raise explain(path, error) from error
         self._open[number] = descriptor
         self._current, self._end = number, 0
 

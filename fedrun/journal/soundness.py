@@ -41,7 +41,7 @@ def examine(folder: Path, *, repairing: bool) -> Loss | None:
             store.check_pages()
         snapshots = snapshots_of(folder, store)
         if gap is None:
-            found = lost(store, snapshots)  # raises if there is nothing at all
+            found = find_loss(store, snapshots)  # raises if there is nothing at all
         else:
             found = gap_as_loss(folder, gap)
             _keep_database(folder)
@@ -85,10 +85,10 @@ def unsound(
     if loss is not None:
         return refusal(folder, loss)
     spoilt = store.spoilt(start)
-    return covered(folder, store, spoilt, start) if spoilt else None
+    return describe_old_damage(folder, store, spoilt, start) if spoilt else None
 
 
-def covered(
+def describe_old_damage(
     folder: Path, store: SqliteStore, spoilt: Sequence[Spoilt], start: int
 ) -> str:
     """Returns a sentence about damage before the snapshot that a start begins with.
@@ -162,7 +162,7 @@ def gap_as_loss(folder: Path, gap: wal.Gap) -> Loss:
     )
 
 
-def lost(store: SqliteStore, snapshots: Snapshots) -> Loss | None:
+def find_loss(store: SqliteStore, snapshots: Snapshots) -> Loss | None:
     """Returns records after the last one that were durable once, if any."""
     found = store.loss()
     newest = max(snapshots.numbers(), default=0)
@@ -175,7 +175,7 @@ def lost(store: SqliteStore, snapshots: Snapshots) -> Loss | None:
 
 def snapshots_of(folder: Path, store: SqliteStore) -> Snapshots:
     """Returns a run's snapshots, without those of records that are being cut off."""
-    return Snapshots(folder / "snapshots", before=store.noted_as(int, BEING_CUT))
+    return Snapshots(folder / "snapshots", before=store.read_fact_as(int, BEING_CUT))
 
 
 def _keep_database(folder: Path) -> None:

@@ -12,11 +12,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from fedcore.errors import CorruptJournalError, JournalError
-from fedrun.journal.database import CHECK, FILE, Database
-from fedrun.journal.disk import explained, reading
+from fedrun.journal.database import FILE, Database
+from fedrun.journal.disk import explain, reading
 from fedrun.journal.rows import Rows
 from fedrun.journal.segments import FILE as MARK
-from fedrun.journal.segments import Mark, MarkFile, Segments, damaged_marks, read_marks
+from fedrun.journal.segments import (
+    Mark,
+    MarkFile,
+    Segments,
+    find_damaged_marks,
+    read_marks,
+)
 from fedrun.journal.store import (
     NO_FACTS,
     Damage,
@@ -31,7 +37,6 @@ from fedrun.journal.store import (
 T = TypeVar("T")
 HISTORY = "history"  # the fact with the name of the records' numbering
 _VOLATILE = "volatile"  # the fact of a run that never waited for the disk
-_CHECKSUMS = "checksums"  # the fact of a run in which all has one, also what is bare
 
 
 class SqliteStore:
@@ -71,24 +76,20 @@ class SqliteStore:
 
     def _start(self) -> None:
         self._hidden = False  # whether there is a damaged end that is to be cut
-        self._rows.bare_are_checked = self.has_checksums
         self._stale = False  # whether an append failed and left its payloads
         self._last: int = 0
         self._history = b""
         if self._db.is_fresh:
             self._history = secrets.token_bytes(8)
-            facts = {HISTORY: self._history.hex(), _CHECKSUMS: "yes"}
+            facts = {HISTORY: self._history.hex()}
             self._db.first_facts = (
                 facts if self._durable else {**facts, _VOLATILE: "yes"}
             )
             return
         self._last = self._db.value("SELECT coalesce(max(number), 0) FROM records")
-        self._history = self.noted_as(bytes.fromhex, HISTORY) or b""
+        self._history = self.read_fact_as(bytes.fromhex, HISTORY) or b""
         if not self._read_only:
             self._durable = self._durable and not self.volatile
-            if not self._history:  # written by an older program
-                self._history = secrets.token_bytes(8)
-                self.note(HISTORY, self._history.hex())
             taken = self._rows.segments_in_use()
             if not self._lenient:
                 self._segments.require(taken)
@@ -114,7 +115,7 @@ class SqliteStore:
             self._segments.sync()
         except OSError as error:
             self._stale = True
-            raise explained(self._file, error) from error
+            raise explain(self._file, error) from error
         with self._transaction():
             self._rows.insert(rows)
             self._db.put_facts(facts)
@@ -179,31 +180,23 @@ class SqliteStore:
         return self._last
 
     @property
-    def has_checksums(self) -> bool:
-        """Whether facts, models and records without payload have one.
-
-        An earlier version wrote none.
-        """
-        return self._db.is_fresh or self.noted(_CHECKSUMS) is not None
-
-    @property
     def volatile(self) -> bool:
         """Whether the run never waits for the disk, since it promises nothing."""
-        return self.noted(_VOLATILE) is not None
+        return self.read_fact(_VOLATILE) is not None
 
-    def noted(self, key: str) -> str | None:
+    def read_fact(self, key: str) -> str | None:
         """Returns a small fact; None if there is none of this key."""
         return self._db.fact(key)
 
-    def noted_as(self, read: Callable[[str], T], key: str) -> T | None:
+    def read_fact_as(self, read: Callable[[str], T], key: str) -> T | None:
         """Returns what ``read`` makes of a small fact; None if there is none.
 
         Raises:
             CorruptJournalError: the fact cannot be read so.
         """
-        told = self.noted(key)
+        fact = self.read_fact(key)
         try:
-            return None if told is None else read(told)
+            return None if fact is None else read(fact)
         except ValueError as error:
             raise CorruptJournalError(
                 f"{self._file}: the fact {key!r} is damaged: {error}"
@@ -250,7 +243,7 @@ class SqliteStore:
         )
 
     def prove_loss(self) -> None:
-        """Durably marks that a record after the last one was lost.
+        """Marks durably that a record after the last one was lost.
 
         To be called before other evidence is overwritten.
         """
@@ -261,7 +254,7 @@ class SqliteStore:
         try:
             self._mark.prove(Mark(self._history, number))
         except OSError as error:
-            raise explained(self._folder / MARK, error) from error
+            raise explain(self._folder / MARK, error) from error
 
     def damage(self, after: int = 0, *, unreadable: bool = False) -> Damage | None:
         """Returns the first damaged row after a number; None if there is none.
@@ -297,25 +290,18 @@ class SqliteStore:
         found = str(self._db.value("PRAGMA integrity_check(1)"))
         if found != "ok":
             yield f"{self._file}: {found}"
-        if self._db.wrong_facts(self.has_checksums):
+        if self._db.wrong_facts():
             yield (
                 f"{self._file}: the checksum of the facts beside the records is wrong; "
                 "bring back a backup with fedserver restore"
             )
         yield from self._rows.wrong_headers()
         with reading(self._folder / MARK):
-            for byte in damaged_marks(self._folder):
+            for byte in find_damaged_marks(self._folder):
                 yield (
                     f"{self._folder / MARK}: damaged at byte {byte}; the next start "
                     "writes it anew"
                 )
-
-    def without_checksum(self) -> Iterator[str]:
-        """Yields which parts an earlier version wrote without a checksum."""
-        if self.noted(CHECK) is None:
-            yield "the facts beside the records"
-        if not self.has_checksums and self.first_payload():
-            yield "the records whose payload was dropped"
 
     # ------------------------------------------------------------------ cutting
 
@@ -391,11 +377,10 @@ class SqliteStore:
         with self._transaction():
             for row in rows:
                 number = row.number
-                copied = self._rows.copied_values(row, self._history, durable)
+                copied = self._rows.copy_values(row, self._history, durable)
                 self._rows.insert([copied])
             self._segments.sync()
-            self._db.put_facts({_CHECKSUMS: None, **facts})
-        self._rows.bare_are_checked = self.has_checksums
+            self._db.put_facts(facts)
         self._advance(number)
         return number
 

@@ -103,7 +103,7 @@ def from_row(kind: str, body: str, payload: Bytes) -> Row:
 
 
 def checksum(number: int, kind: str, body: str, payload: Bytes) -> int:
-    """CRC-32 of a row's number, kind, body and payload."""
+    """Returns the CRC-32 of a row's number, kind, body and payload."""
     return zlib.crc32(payload, zlib.crc32(f"{number}\0{kind}\0{body}\0".encode()))
 
 
@@ -121,7 +121,7 @@ class Entry(NamedTuple):
     record: Row
 
 
-def divided(actions: Iterable[Action]) -> tuple[list[Record], list[Action]]:
+def split_actions(actions: Iterable[Action]) -> tuple[list[Record], list[Action]]:
     """Splits actions into the records to persist and the actions to carry out."""
     records: list[Record] = []
     others: list[Action] = []

@@ -95,12 +95,12 @@ class Tally:
         rows, self._rows = np.frombuffer(b"".join(self._rows), _TYPE), []
         packed = b"".join(rows[name].tobytes() for name in TallyRow._fields)
         if self._counts:
-            packed += self._packed_counts(len(rows))
+            packed += self._pack_counts(len(rows))
             self._counts = {}
         text = base64.b64encode(zlib.compress(packed, 1)).decode()
         return Tallied(at=at, count=len(rows), columns=text)
 
-    def _packed_counts(self, rows: int) -> bytes:
+    def _pack_counts(self, rows: int) -> bytes:
         """Returns the counts of each row as bytes; -1 where a row has none."""
         classes = max(map(len, self._counts.values()))
         counts_NC = np.full((rows, classes), -1, _COUNT)
@@ -116,7 +116,7 @@ def columns_of(record: Tallied) -> dict[str, np.ndarray]:
     Raises:
         ValueError: they are damaged.
     """
-    packed, count = _unpacked(record), record.count
+    packed, count = _unpack(record), record.count
     columns, at = {}, 0
     for name, kind in _FORMATS.items():
         columns[name] = np.frombuffer(packed, kind, count, at)
@@ -131,7 +131,7 @@ def columns_of(record: Tallied) -> dict[str, np.ndarray]:
     return columns
 
 
-def _unpacked(record: Tallied) -> bytes:
+def _unpack(record: Tallied) -> bytes:
     """Returns the bytes of a record's columns, of which the record says the number.
 
     Raises:
@@ -150,7 +150,7 @@ def _unpacked(record: Tallied) -> bytes:
     return packed
 
 
-def told(record: Tallied, cids: Sequence[str]) -> Iterator[Leased | Decided]:
+def unpack_records(record: Tallied, cids: Sequence[str]) -> Iterator[Leased | Decided]:
     """Yields the records of the rows; ``cids`` holds the client of each place.
 
     Raises:
@@ -197,7 +197,7 @@ def told(record: Tallied, cids: Sequence[str]) -> Iterator[Leased | Decided]:
         )
 
 
-def accepted_in(record: Tallied) -> int:
+def count_accepted(record: Tallied) -> int:
     """Returns how many of the updates were accepted.
 
     Raises:
@@ -230,7 +230,9 @@ def in_order(records: Iterable[Row], cids: Sequence[str]) -> list[Row]:
     """
     whole: list[Row] = []
     for record in records:
-        whole += told(record, cids) if isinstance(record, Tallied) else [record]
+        whole += (
+            unpack_records(record, cids) if isinstance(record, Tallied) else [record]
+        )
     return sorted(whole, key=lambda record: (record.at, _place(record)))
 
 

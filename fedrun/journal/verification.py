@@ -13,7 +13,7 @@ from fedrun.journal.journal import Journal
 from fedrun.journal.recover import WITHOUT_UPDATES, recover_from
 from fedrun.journal.replay import Replay
 from fedrun.journal.store import to_row
-from fedrun.journal.tally import accepted_in
+from fedrun.journal.tally import count_accepted
 from fedrun.methods import require_same
 
 
@@ -51,8 +51,8 @@ def verify(journal: Journal, *, decisions: bool = True) -> Verified:
             "is no snapshot that holds them"
         )
     require_same(journal.configurations()[-1][1].config)
-    if journal.store.noted(WITHOUT_UPDATES):
-        return _simulated(journal, contents)
+    if journal.store.read_fact(WITHOUT_UPDATES):
+        return _count_simulated(journal, contents)
     recovered = recover_from(journal, start)
     state = recovered.coordinator.state
     accepted: set[tuple[str, int]] = set()
@@ -78,14 +78,14 @@ def verify(journal: Journal, *, decisions: bool = True) -> Verified:
     )
 
 
-def _simulated(journal: Journal, contents: Contents) -> Verified:
+def _count_simulated(journal: Journal, contents: Contents) -> Verified:
     """Counts what records without updates say; no decision can be made again."""
     count, versions, accepted, applied = 0, 0, 0, 0
     digest = journal.configurations()[0][1].origin
     for _, record in journal.store.entries():
         count += 1
         if isinstance(record, Tallied):
-            accepted += accepted_in(record)
+            accepted += count_accepted(record)
         elif isinstance(record, Stepped):
             versions, digest = record.version, record.digest
             applied += record.count

@@ -38,10 +38,10 @@ def public_model(journal: Journal, version: int) -> Vector:
     number, expected = made[version]
     first = journal.store.first_payload()
     start = journal.newest_snapshot(number)
-    has_updates = not journal.store.noted(WITHOUT_UPDATES)
+    has_updates = not journal.store.read_fact(WITHOUT_UPDATES)
     if has_updates and (start or 0) >= min(first, number):
         return recover_from(journal, start, number).coordinator.state.published.public_D
-    for known, model_D in _kept(journal):
+    for known, model_D in _read_models(journal):
         if known == version:
             if digest(model_D) != expected:
                 raise CorruptJournalError(
@@ -49,7 +49,7 @@ def public_model(journal: Journal, version: int) -> Vector:
                     f"{expected}, the one that is kept has {digest(model_D)}"
                 )
             return model_D
-    there = {0, *(known for known, _ in _kept(journal))}
+    there = {0, *(known for known, _ in _read_models(journal))}
     if has_updates:
         there |= {known for known, (number, _) in made.items() if number > first}
     raise JournalError(
@@ -58,7 +58,7 @@ def public_model(journal: Journal, version: int) -> Vector:
     )
 
 
-def _kept(journal: Journal) -> Iterator[tuple[int, Vector]]:
+def _read_models(journal: Journal) -> Iterator[tuple[int, Vector]]:
     """Yields the models that lie in files, each with its version."""
     for number in journal.snapshots.numbers():
         scalars, arrays = journal.snapshots.load(number)
@@ -77,8 +77,8 @@ def _kept(journal: Journal) -> Iterator[tuple[int, Vector]]:
 
 def _has_companions(journal: Journal) -> bool:
     """Returns whether versions hold more than the model."""
-    told = journal.configurations()[-1][1]
-    return bool(parse_config(told.config).algorithm.client.companions)
+    recorded = journal.configurations()[-1][1]
+    return bool(parse_config(recorded.config).algorithm.client.companions)
 
 
 def in_words(numbers: Iterable[int]) -> str:

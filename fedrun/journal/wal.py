@@ -97,8 +97,8 @@ def _page_size(head: bytes, sound: bool, database: Path) -> int:
     if sound:
         return int.from_bytes(head[8:12], "big")
     with database.open("rb") as file:
-        told = int.from_bytes(file.read(18)[16:], "big")
-    return {0: _DEFAULT_PAGE, 1: 65536}.get(told, told)
+        size = int.from_bytes(file.read(18)[16:], "big")
+    return {0: _DEFAULT_PAGE, 1: 65536}.get(size, size)
 
 
 def _slots(content: npt.NDArray[np.uint8], size: int, order: str) -> _Slots:
@@ -122,7 +122,7 @@ def _slots(content: npt.NDArray[np.uint8], size: int, order: str) -> _Slots:
 
 
 def _sums(words: Words, before: Words | None = None) -> Words:
-    """SQLite's checksum of each row, continued from the row before.
+    """Returns SQLite's checksum of each row, continued from the row before.
 
     A step adds two words: s0 += x0 + s1, then s1 += x1 + s0. That is linear, so all
     steps are one product with the powers of ((1, 1), (1, 2)), modulo 2^32.

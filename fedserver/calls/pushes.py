@@ -47,7 +47,7 @@ class Opening:
     def __init__(self, algorithm: Algorithm, most_bytes: int) -> None:
         """Lets at most ``most_bytes`` of decoded updates wait for the core thread."""
         self._spec = algorithm.spec
-        self._declared = algorithm.config.declared(algorithm.spec)
+        self._declared = algorithm.config.list_formats(algorithm.spec)
         steps = max(self._declared.values())
         values = min(steps, self._spec.dim)
         together = most_bytes // max(1, PER_VALUE * values)

@@ -26,7 +26,7 @@ from fedcore.coordinator.events import (
 from fedcore.text import printable
 from fedcore.typing import Seconds
 from fedrun.journal.store import Row, facts_of
-from fedrun.json_lines import JsonFormatter, Level, dropped_line, json_line, now
+from fedrun.json_lines import JsonFormatter, Level, json_line, make_dropped_line, now
 from fedserver.view.progress import Progress
 
 # ------------------- writes lines on a thread, so that nothing waits for a slow reader
@@ -111,7 +111,7 @@ def logging_aside() -> Iterator[None]:
         if type(handler) is logging.StreamHandler:
             is_json = isinstance(handler.formatter, JsonFormatter)
             text = "{} lines of the log dropped".format
-            writer = LineWriter(handler.stream, dropped_line if is_json else text)
+            writer = LineWriter(handler.stream, make_dropped_line if is_json else text)
             aside = _Aside(writer)
             aside.setFormatter(handler.formatter)
             aside.setLevel(handler.level)
@@ -148,7 +148,7 @@ class JsonLog:
     ) -> None:
         """Queues ``most`` lines for a reader; drops and counts the others."""
         self._progress = progress
-        self._writer = LineWriter(stream, dropped_line, most)
+        self._writer = LineWriter(stream, make_dropped_line, most)
         progress.listeners.append(self._record)
 
     def say(self, event: str, *, level: Level = "info", **facts: Any) -> None:

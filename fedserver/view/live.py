@@ -20,7 +20,7 @@ from fedcore.text import printable
 from fedrun.cli.traffic_tables import overhead_line, saving, totals_table
 from fedrun.journal.store import Row
 from fedrun.traffic import CONTROL, WAYS, Lane, Load, by_client, of_way, total
-from fedrun.units import counted, in_bytes, metric
+from fedrun.units import amount, in_bytes, metric
 from fedserver.view.names import Name
 from fedserver.view.progress import ClientProgress, Progress
 from fedview.results.coverage import LEAST_RECENT, Activity
@@ -269,7 +269,7 @@ def sentence_on(record: Row, progress: Progress) -> str:
         case events.Failed():
             return f"{name} failed: {last_line(record.error)}"
         case events.Skipped():
-            some = counted(record.count, "sample")
+            some = amount(record.count, "sample")
             return f"{name} left out {some}: {printable(record.why)}"
         case events.Unproved():
             return f"{name} claims a later state, without proof"

@@ -171,7 +171,7 @@ class Progress:
     def watch(self, run: Run, sessions: "Sessions", core: "Core") -> None:
         """Shows this run from now on; counts the records that its journal holds."""
         self._run, self.sessions, self.core = run, sessions, core
-        self.coverage.counted = run.config.algorithm.counted
+        self.coverage.counted = run.config.algorithm.count_update
         self.coverage.short.buffer = run.config.algorithm.buffer
         for entry in run.journal.store.entries(payloads=False):
             self._count(entry.record)

@@ -17,7 +17,7 @@ from fedcore.text import from_peer, printable
 from fedcore.typing import JSON, Seconds
 from fedrun.cli.traffic_tables import bytes_of_all
 from fedrun.traffic import OTHERS, by_client, lanes_json, read_lanes, total
-from fedrun.units import counted, in_bytes, metric
+from fedrun.units import amount, in_bytes, metric
 from fedserver.view.names import Name
 from fedserver.view.progress import Progress
 from fedview.results.coverage import Coverage, Label
@@ -272,7 +272,7 @@ def _troubles(status: JSON) -> Iterator[tuple[str, str]]:
         yield "missing", covered["absence"]
     for client in status["clients"]:
         if client["failures"]:
-            times = f"{client['name']} failed {counted(client['failures'], 'time')}"
+            times = f"{client['name']} failed {amount(client['failures'], 'time')}"
             yield "failed", f"{times}, last: {client['error']}"
         if why := client["waiting"]:
             yield "waiting", f"{client['name']} waits: {why}"

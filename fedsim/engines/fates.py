@@ -245,7 +245,7 @@ class Fates:
         for name in _BY_CLIENT:
             getattr(self, name)[:] = saved[name]
         self.failures.update(saved["failures"])
-        self._since.update(saved.get("since", ()))
+        self._since.update(saved["since"])
         self._unable = None  # the run is past its beginning
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from fedrun.optional import needed
+from fedrun.optional import require
 from fedrun.user_files import PREFIX
 from fedsim.engines.stacked.worker import Blueprint, Reply, Share, Trial, Worker
 from fedsim.engines.stacked.worker_pool import Link, LinkLostError
@@ -23,7 +23,7 @@ def ray_links(blueprint: Blueprint) -> Callable[[], Link]:
     Raises:
         ConfigError: Ray is not installed.
     """
-    ray = needed("ray", "ray", "simulate.engine: kind ray")
+    ray = require("ray", "ray", "simulate.engine: kind ray")
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
     for name, module in list(sys.modules.items()):

@@ -67,7 +67,7 @@ class Devices:
             celsius=30 + 15 * heat,
             battery=self._battery.one(who, task),
         )
-        return now.checked()
+        return now.clean()
 
     def joules(self, who: int, seconds: Seconds) -> float:
         """Returns the energy that a device uses in this time."""

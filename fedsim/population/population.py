@@ -201,7 +201,7 @@ class Population:
             took: the duration of the steps.
         """
         joules = self._devices.joules(who, took)
-        return Measured(samples, took, joules, self.device(who, task)).checked()
+        return Measured(samples, took, joules, self.device(who, task)).clean()
 
     def download(self, who: int, nbytes: int) -> Seconds:
         """Returns the time of a download, with its request."""

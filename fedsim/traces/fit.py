@@ -70,7 +70,7 @@ def fit(what: str, values: Sequence[float]) -> Fit:
         fitted
         for method in methods(DistributionConfig)
         if issubclass(method, DistributionConfig)
-        and (fitted := method.fitted(x_N)) is not None
+        and (fitted := method.fit(x_N)) is not None
     ]
     judged = sorted(
         ((ks_statistic(x_N, each), each) for each in tried), key=lambda each: each[0]

@@ -141,11 +141,11 @@ class Comparison(Outcome):
     @property
     def heading(self) -> str:
         """The app, how many pairs, versions and seeds, and the model's size."""
-        seeds = units.counted(self.seeds, "seed")
+        seeds = units.amount(self.seeds, "seed")
         return (
-            f"{self.app}: {units.counted(len(self.rows), 'pair')} of codecs, "
-            f"{units.counted(self.versions, 'version')}, {seeds}, "
-            f"{units.counted(self.dim, 'value')} in the model"
+            f"{self.app}: {units.amount(len(self.rows), 'pair')} of codecs, "
+            f"{units.amount(self.versions, 'version')}, {seeds}, "
+            f"{units.amount(self.dim, 'value')} in the model"
         )
 
     def findings(self) -> Findings:

@@ -89,7 +89,7 @@ class Codecs(Simulating[Comparison]):
             cells = found.cells()
             left, asked = cells if self.fresh else found.recall(cells), len(cells)
             if len(left) < asked:
-                known = units.counted(asked - len(left), "run")
+                known = units.amount(asked - len(left), "run")
                 yield Say(f"known from before: {known} of {asked:,}")
             yield Phase("codecs timed", len(found.pairs))
             for pair in found.take_times():

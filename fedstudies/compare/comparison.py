@@ -156,7 +156,7 @@ class Comparison(Outcome):
             total = sum(len(side.trials) for side in self.sides)
             easier = "higher" if lower_is_better(self.metric) else "lower"
             found.append(
-                f"{missed} of {units.counted(total, 'run')} never reach "
+                f"{missed} of {units.amount(total, 'run')} never reach "
                 f"{self.target:.4g}: costs are those of the others; a {easier} "
                 "--target compares more."
             )
@@ -187,7 +187,7 @@ class Comparison(Outcome):
             return ["One seed each: no significance."]
         if count < 2:
             shared = len(side.trials.keys() & first.trials.keys())
-            what = units.counted(shared, "seed")
+            what = units.amount(shared, "seed")
             return [
                 f"{what} in common: no significance; runs are paired by their seeds."
             ]

@@ -318,8 +318,8 @@ class Audit(Outcome):
         how += f" of {self.settings.samples} samples" if how == "fisher" else ""
         how += ", layers truncated" if self.settings.truncate else ""
         return (
-            f"{self.run}, {units.counted(self.versions, 'version')}, "
-            f"{units.counted(len(self.rows), 'client')}; estimator: {how}"
+            f"{self.run}, {units.amount(self.versions, 'version')}, "
+            f"{units.amount(len(self.rows), 'client')}; estimator: {how}"
         )
 
     def as_json(self) -> JSON:

@@ -113,7 +113,7 @@ def _rounds(
         if isinstance(record, Enrolled):
             names[record.cid] = record.name
         elif isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED:
-            samples = config.algorithm.counted(record.samples)
+            samples = config.algorithm.count_update(record.samples)
             buffer.append(
                 Task(
                     names[record.cid],

@@ -121,7 +121,7 @@ class Influence(Simulating[Audit]):
         recorded = self.folder / "run" if self.run is None else Path(self.run)
         with stopping(lambda: Stopped(_WHOLE)):
             if self.run is None:
-                clients = units.counted(config.simulate.clients, "client")
+                clients = units.amount(config.simulate.clients, "client")
                 config = self._make_auditable(config, given)
                 yield Say(f"simulates {clients}: {recorded}")
                 run_simulation(

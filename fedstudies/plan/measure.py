@@ -13,7 +13,7 @@ from fedcore.planning.error_model import fit_error_model, fit_lowest_limit
 from fedcore.planning.volatile_workers import ROUND_SLACK, Offer, Protocol, Way
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig, parse_config
-from fedrun.units import counted
+from fedrun.units import amount
 from fedstudies.cache import identity, program, sources
 from fedstudies.plan.goal import Target
 from fedstudies.plan.pilots import Measured, Pilots, by_way, simulate_pilot
@@ -160,7 +160,7 @@ def ways_of(pilots: Sequence[Measured], target: Target) -> tuple[list[Way], list
     for (protocol, steps), own in by_way(pilots):
         name: str = protocol
         if steps is not None:
-            name += f" with {counted(steps, 'local step')}"
+            name += f" with {amount(steps, 'local step')}"
         fitted = [pilot.as_pilot(target) for pilot in own]
         try:
             model = fit_error_model(fitted, target.error)

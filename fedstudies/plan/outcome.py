@@ -102,7 +102,7 @@ class PlanOutcome(Outcome):
             f"{_buffer_in_words(plan)}: {self.target} within "
             f"{units.in_seconds(found.mean_seconds)} for "
             f"{self._cost(found)} on average over "
-            f"{units.counted(len(found.seconds), 'simulated seed')}, "
+            f"{units.amount(len(found.seconds), 'simulated seed')}, "
             f"{self._kept(found)}, which makes sure of "
             f"{found.surely_in_time:.0%} of all seeds"
         )
@@ -113,7 +113,7 @@ class PlanOutcome(Outcome):
         if self.check is not None:
             plan = self.check.plan
             lines.append(
-                f"predicted: {units.counted(plan.versions, 'version')}, "
+                f"predicted: {units.amount(plan.versions, 'version')}, "
                 f"{units.in_seconds(plan.seconds)}, {self.money(plan.cost)}"
             )
             lines += [self._beside(self.check, name) for name in LITTLE]
@@ -317,7 +317,7 @@ def workers_in_words(plan: Plan) -> str:
     """``2 workers on demand and 6 preemptible ones at a bid of 0.4``."""
     words = []
     if plan.on_demand:
-        words.append(f"{units.counted(plan.on_demand, 'worker')} on demand")
+        words.append(f"{units.amount(plan.on_demand, 'worker')} on demand")
     if plan.preemptible:
         kind = f"preemptible worker{'s' * (plan.preemptible > 1)}"
         bid = "" if plan.bid is None else f" at a bid of {plan.bid:g}"
@@ -330,7 +330,7 @@ def training_in_words(way: Way) -> str:
     how = "in synchronous rounds" if way.protocol == "synchronous" else "asynchronously"
     if way.local_steps is None:
         return how
-    return f"{how} with {units.counted(way.local_steps, 'local step')}"
+    return f"{how} with {units.amount(way.local_steps, 'local step')}"
 
 
 def _buffer_in_words(plan: Plan) -> str:

@@ -110,7 +110,7 @@ class Planner:
         way for cheaper ones, and one that does not for sooner ones.
         """
         checked: list[Check] = []
-        left, place = self.question.ordered(self.plans), 0
+        left, place = self.question.order(self.plans), 0
         while left and len(checked) < ATTEMPTS:
             name = f"plan {len(checked) + 1}"
             checked.append((yield from self._simulate(name, left[place], checked)))

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from fedcore.config import Config, Duration
 from fedcore.errors import ConfigError
 from fedcore.planning.volatile_workers import HOUR, Offer
-from fedrun.config.yaml_text import checked, mapping_of, text_of
+from fedrun.config.yaml_text import mapping_of, text_of, validate
 
 Price = Annotated[float, Field(gt=0)]
 EXAMPLES = files("fedstudies.plan") / "prices"
@@ -124,4 +124,4 @@ def read_prices(path: Path | str) -> PricesConfig:
             f"that come with the program: {', '.join(known)}"
         )
     raw = mapping_of(text, str(path), "on_demand and preemptible")
-    return checked(PricesConfig, raw, str(path), text)
+    return validate(PricesConfig, raw, str(path), text)

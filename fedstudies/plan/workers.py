@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedcore.planning.preemption import Stay, draw_stays, paid_seconds
+from fedcore.planning.preemption import Stay, draw_stays, sum_paid_seconds
 from fedcore.planning.volatile_workers import HOUR, Offer, Protocol
 from fedcore.rng import Key
 from fedcore.typing import Seconds
@@ -63,7 +63,7 @@ class Workers(NamedTuple):
         if self.offer is not None:
             prices += [self.offer.price] * self.preemptible
         return sum(
-            paid_seconds(own, until) * price / HOUR
+            sum_paid_seconds(own, until) * price / HOUR
             for own, price in zip(stays, prices, strict=True)
         )
 

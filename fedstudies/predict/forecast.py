@@ -63,7 +63,7 @@ class Forecast(Outcome):
         """When a version is made, in words."""
         if self.pace is None:
             return "all clients train each version, and wait for each other"
-        what = units.counted(self.pace.buffer, "update")
+        what = units.amount(self.pace.buffer, "update")
         if self.pace.is_synchronous:
             return f"a cohort of {self.pace.buffer} trains each version"
         return f"a version is made of {what}, and nobody waits"
@@ -102,7 +102,7 @@ class Forecast(Outcome):
         """The result in a sentence, without a full stop."""
         first, last = self.rows[0], self.rows[-1]
         said = (
-            f"{units.counted(last.clients, 'client')} make "
+            f"{units.amount(last.clients, 'client')} make "
             f"{units.digits(last.updates_per_second)} updates/s (± {self.doubt:.1%} by "
             f"the spread of {len(self.trace.tasks)} traced tasks alone), "
             f"{last.updates_per_second / first.updates_per_second:.2f} times as many "
@@ -110,7 +110,7 @@ class Forecast(Outcome):
         )
         if not np.isfinite(self.saturation):
             return f"{said}; nothing that clients share is ever full"
-        many = units.counted(math.ceil(self.saturation), "client")
+        many = units.amount(math.ceil(self.saturation), "client")
         if self.waits:
             return (
                 f"{said}; if clients did not wait for each other, the "
@@ -268,7 +268,7 @@ def staleness_figure(forecast: Forecast) -> "Figure":
         Bar(
             x=np.arange(len(row.staleness_T)),
             y=100 * row.staleness_T / max(1, row.staleness_T.sum()),
-            name=units.counted(row.clients, "client"),
+            name=units.amount(row.clients, "client"),
             marker={"color": colour, "line": {"width": 0}},
             hovertemplate=f"{row.clients} clients: %{{y:.1f}} % are %{{x}} "
             "versions late<extra></extra>",

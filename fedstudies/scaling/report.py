@@ -129,7 +129,7 @@ class ScaleReport(Outcome):
                 "model more precise"
             )
         text = (
-            f"beyond {units.counted(round(limit), 'client')} {_in_words(low, high)} a "
+            f"beyond {units.amount(round(limit), 'client')} {_in_words(low, high)} a "
             f"version, more clients bring less and less ({at}): their gradients repeat "
             "each other"
         )
@@ -149,7 +149,7 @@ class ScaleReport(Outcome):
             times = dict(zip(ours.workers, ours.strong, strict=True))
             best = best_workers(times)
             found.append(
-                f"For a fixed total work, {units.counted(best, 'worker')} "
+                f"For a fixed total work, {units.amount(best, 'worker')} "
                 f"{'is' if best == 1 else 'are'} the fastest of those asked for, "
                 f"{units.digits(ours.speedups[ours.workers.index(best)])} times as "
                 "fast as one; by Amdahl's law, "

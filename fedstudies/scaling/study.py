@@ -20,7 +20,7 @@ from fedcore.typing import Vector
 from fedcore.user_code import user_code
 from fedcore.workload import Workload
 from fedrun.config import FederationConfig
-from fedrun.config.yaml_text import checked, mapping_of, text_of
+from fedrun.config.yaml_text import mapping_of, text_of, validate
 from fedstudies.federated import CONFIG, Federated
 from fedstudies.first_updates import first_updates
 from fedstudies.frame import Option, Phase, Progress, Steps
@@ -207,7 +207,7 @@ def read_device(path: Path) -> Device:
         )
     text = text_of(path)
     raw = mapping_of(text, str(path), "keys and values such as peak_gflops: 50")
-    return checked(Device, raw, str(path), text)
+    return validate(Device, raw, str(path), text)
 
 
 def link_of(text: str | None, config: FederationConfig) -> Link:

@@ -88,7 +88,7 @@ def problem_of(
     with user_code("test_data"):
         test_data = workload.test_data()
     try:
-        stacked = flat.stacked("cpu")
+        stacked = flat.stack("cpu")
     except NotStackableError as error:
         raise ConfigError(
             f"{app}: the study trains the copies of a model together: {error}"

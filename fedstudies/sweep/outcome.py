@@ -105,7 +105,7 @@ class SweepOutcome(Outcome):
         if not final.size:
             return f"best: none; no run ended with a {self.metric}"
         value = with_interval(final)
-        seeds = units.counted(final.size, "seed")
+        seeds = units.amount(final.size, "seed")
         said = f"best: {first.name}: {self.metric} {value} over {seeds}"
         rivals = self.rivals
         if not rivals:
@@ -146,9 +146,9 @@ class SweepOutcome(Outcome):
     @property
     def heading(self) -> str:
         """How many points, seeds and runs there are."""
-        points = units.counted(len(self.rows), "point")
-        seeds = units.counted(self.seeds, "seed")
-        runs = units.counted(self.asked, "run")
+        points = units.amount(len(self.rows), "point")
+        seeds = units.amount(self.seeds, "seed")
+        runs = units.amount(self.asked, "run")
         done = "" if self.done == self.asked else f", {self.done:,} done"
         return f"{self.app}: {points}, {seeds} each, {runs}{done}"
 

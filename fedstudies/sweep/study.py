@@ -126,7 +126,7 @@ class Sweep(Simulating[SweepOutcome]):
         for number, why in sweep.refused.items():
             yield Say(f"{sweep.name(number)}: is left out: {why}")
         if len(left) < len(cells):
-            known = units.counted(len(cells) - len(left), "run")
+            known = units.amount(len(cells) - len(left), "run")
             yield Say(f"known from before: {known} of {len(cells):,}")
         if left:
             yield Phase("simulations", len(left))
@@ -151,7 +151,7 @@ class Sweep(Simulating[SweepOutcome]):
                 yield Progress(len(cells), line, f"{done}/{len(left)} {line}")
 
     def _stop(self, sweep: Runs, asked: int) -> Stopped:
-        done = units.counted(len(sweep.trials), "run")
+        done = units.amount(len(sweep.trials), "run")
         undone = asked - len(sweep.trials) - len(sweep.failures)
         kept = (
             f"{done} of {asked:,} done and kept; the same command goes on with the "

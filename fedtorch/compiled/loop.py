@@ -124,7 +124,7 @@ def descend(
         rule.velocity_D,
         squares_ND,
         powers_N2,
-        _trained(rule, frozen, delta_ND.shape[1]),
+        _mask_trained(rule, frozen, delta_ND.shape[1]),
         delta_ND,
         losses_N,
         lanes,
@@ -132,7 +132,7 @@ def descend(
     return losses_N if fine else None
 
 
-def _trained(rule: Descent, frozen: Sequence[slice], dim: int) -> Any:
+def _mask_trained(rule: Descent, frozen: Sequence[slice], dim: int) -> Any:
     """Returns (D,) which values steps move, if the loop has to know; else None.
 
     A norm is that of the model's values alone, without the loop's padding.

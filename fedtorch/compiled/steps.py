@@ -47,7 +47,7 @@ class CompiledSteps:
         return self._networks[shape]
 
 
-def compiled_steps(
+def compile_steps(
     layers: Sequence[tuple[str, nn.Module]],
     spec: ParamSpec,
     describe: Callable[[nn.Module, Offsets], Compiled | None],
@@ -128,16 +128,16 @@ def _in_place(rule: Descent) -> Descent:
     if drift_ND is not None:
         drift_ND = np.asarray(as_numpy(drift_ND), np.float32, order="C")
     if velocity_ND is not None:
-        velocity_ND = _copied(velocity_ND)
+        velocity_ND = _copy(velocity_ND)
     adaptive = rule.adaptive
     if adaptive is not None and adaptive.squares_D is not None:
         adaptive = adaptive._replace(
-            squares_D=_copied(adaptive.squares_D), taken_1=_copied(adaptive.taken_1)
+            squares_D=_copy(adaptive.squares_D), taken_1=_copy(adaptive.taken_1)
         )
     return rule._replace(drift_D=drift_ND, velocity_D=velocity_ND, adaptive=adaptive)
 
 
-def _copied(x: Any) -> Any:
+def _copy(x: Any) -> Any:
     return np.array(as_numpy(x), np.float32, order="C")
 
 

@@ -97,7 +97,7 @@ class _Counter(TorchFunctionMode):
         return out
 
     def layers(self, module: nn.Module) -> list[Layer]:
-        """A row for each layer; its kind is that of its largest part."""
+        """Returns a row for each layer; its kind is that of its largest part."""
         trained = {id(p) for p in trainable(module).values()}
         parts = dict(module.named_modules())
         rows = []
@@ -119,7 +119,7 @@ class _Counter(TorchFunctionMode):
 
 
 def _makes_values(out: Any) -> bool:
-    """Whether a function returned tensors of numbers with a fraction."""
+    """Returns whether a function returned tensors of numbers with a fraction."""
     if isinstance(out, list | tuple):
         return any(map(_makes_values, out))
     return isinstance(out, torch.Tensor) and out.is_floating_point()

@@ -4,13 +4,13 @@ from fedtorch.flops.work import (
     Rule,
     attention,
     convolution,
+    deconvolution,
     embedding,
     linear,
     matmul,
     multi_head,
     nothing,
     recurrent,
-    transposed,
     values,
 )
 
@@ -51,7 +51,7 @@ _POOLS = (
 RULES: dict[str, tuple[str, Rule]] = {
     "linear": ("linear", linear),
     **{f"conv{n}d": ("convolution", convolution) for n in (1, 2, 3)},
-    **{f"conv_transpose{n}d": ("convolution", transposed) for n in (1, 2, 3)},
+    **{f"conv_transpose{n}d": ("convolution", deconvolution) for n in (1, 2, 3)},
     **dict.fromkeys(("matmul", "__matmul__", "bmm", "mm"), ("product", matmul)),
     "baddbmm": ("product", matmul),
     "addmm": ("product", matmul),

@@ -24,7 +24,7 @@ class Work(NamedTuple):
 
 
 def nbytes(value: Any) -> int:
-    """The bytes of a tensor, or of all in a sequence; 0 for anything else."""
+    """Returns the bytes of a tensor, or of all in a sequence; 0 for anything else."""
     if isinstance(value, torch.Tensor):
         return value.numel() * value.element_size()
     if isinstance(value, list | tuple):
@@ -33,12 +33,12 @@ def nbytes(value: Any) -> int:
 
 
 def needs_gradient(value: Any) -> bool:
-    """Whether a gradient flows into this argument."""
+    """Returns whether a gradient flows into this argument."""
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def tensors(values: Any) -> list[torch.Tensor]:
-    """All tensors among these arguments, those in sequences too."""
+    """Returns all tensors among these arguments, those in sequences too."""
     if isinstance(values, torch.Tensor):
         return [values]
     if isinstance(values, dict):
@@ -49,7 +49,7 @@ def tensors(values: Any) -> list[torch.Tensor]:
 
 
 def product(left: Any, right: Any, out: torch.Tensor, flops: int) -> Work:
-    """The work of a product of two tensors, such as x·Wᵀ.
+    """Returns the work of a product of two tensors, such as x·Wᵀ.
 
     Args:
         left: the first factor.
@@ -71,7 +71,7 @@ def product(left: Any, right: Any, out: torch.Tensor, flops: int) -> Work:
 def elementwise(
     args: Any, out: Any, per_value: int = 1, backward_per_value: int | None = None
 ) -> Work:
-    """The work of an operation on each value by itself.
+    """Returns the work of an operation on each value by itself.
 
     Args:
         args: the operands.
@@ -96,7 +96,7 @@ def elementwise(
 
 
 def plus(one: Work, two: Work) -> Work:
-    """The sum of two works."""
+    """Returns the sum of two works."""
     return Work(*(a + b for a, b in zip(one, two, strict=True)))
 
 
@@ -106,7 +106,7 @@ Rule = Callable[[Sequence[Any], Mapping[str, Any], Any], Work]
 
 
 def linear(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
-    """x·Wᵀ + b; 2 FLOPs for each weight and row."""
+    """Counts x·Wᵀ + b: 2 FLOPs for each weight and row."""
     x, weight, *rest = args
     bias = rest[0] if rest else named.get("bias")
     work = product(x, weight, out, 2 * out.numel() * weight.shape[-1])
@@ -114,15 +114,15 @@ def linear(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
 
 
 def convolution(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
-    """A convolution; 2 FLOPs for each output value, input channel and kernel place."""
+    """Counts a convolution: 2 FLOPs an output value, input channel and kernel place."""
     x, weight, *rest = args
     bias = rest[0] if rest else named.get("bias")
     work = product(x, weight, out, 2 * out.numel() * prod(weight.shape[1:]))
     return plus(work, _bias(bias, out))
 
 
-def transposed(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
-    """A transposed convolution; 2 FLOPs for each input value and kernel place."""
+def deconvolution(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
+    """Counts a transposed convolution: 2 FLOPs an input value and kernel place."""
     x, weight, *rest = args
     bias = rest[0] if rest else named.get("bias")
     work = product(x, weight, out, 2 * x.numel() * prod(weight.shape[1:]))
@@ -130,7 +130,7 @@ def transposed(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
 
 
 def _bias(bias: Any, out: torch.Tensor) -> Work:
-    """Adding a bias, which the kernel of the product does on the way."""
+    """Counts the sum with a bias, which the product's kernel does on the way."""
     if bias is None:
         return Work()
     forward = Work(out.numel(), 0, nbytes(bias), 0, 0)
@@ -140,13 +140,13 @@ def _bias(bias: Any, out: torch.Tensor) -> Work:
 
 
 def matmul(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
-    """A product of matrices, or of stacks of them."""
+    """Counts a product of matrices, or of stacks of them."""
     left, right = args[-2:]
     return product(left, right, out, 2 * out.numel() * left.shape[-1])
 
 
 def attention(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
-    """softmax(Q·Kᵀ)·V over heads: two products, and a softmax of 5 FLOPs a score."""
+    """Counts softmax(Q·Kᵀ)·V over heads: two products, and 5 FLOPs a score."""
     missing = ("query", "key", "value")[len(args) :]
     query, key, value = [*args, *(named[name] for name in missing)][:3]
     scores = prod(query.shape[:-1]) * key.shape[-2]
@@ -161,7 +161,7 @@ def attention(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
 
 
 def multi_head(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
-    """``nn.MultiheadAttention``: projections of Q, K, V and of the result, and heads.
+    """Counts ``nn.MultiheadAttention``: its projections, and its heads.
 
     Inputs are (length, batch, width), as the layer passes them on.
     """
@@ -178,7 +178,7 @@ def multi_head(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
 
 
 def embedding(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
-    """Rows of a table; the gradient is a table, which is zero in other rows."""
+    """Counts rows of a table; the gradient is a table, which is zero in other rows."""
     table = max(tensors(args), key=lambda t: t.is_floating_point())
     work = Work(0, 0, nbytes(out), nbytes(out), 1)
     if not needs_gradient(table):
@@ -193,7 +193,7 @@ _GATES = {"lstm": (4, 20, 12), "gru": (3, 15, 10), "rnn_tanh": (1, 3, 3)}
 
 
 def recurrent(kind: str) -> Rule:
-    """The rule of an LSTM, a GRU or a plain recurrent layer.
+    """Returns the rule of an LSTM, a GRU or a plain recurrent layer.
 
     Args:
         kind: ``lstm``, ``gru`` or ``rnn_tanh``.
@@ -239,7 +239,7 @@ def recurrent(kind: str) -> Rule:
 
 
 def values(per_value: int, backward_per_value: int | None = None) -> Rule:
-    """The rule of an operation on single values.
+    """Returns the rule of an operation on single values.
 
     Args:
         per_value: FLOPs in the forward pass.
@@ -253,5 +253,5 @@ def values(per_value: int, backward_per_value: int | None = None) -> Rule:
 
 
 def nothing(args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Work:
-    """A view of what is there: no FLOP, no byte."""
+    """Counts a view of values that are there: no FLOP, no byte."""
     return Work()

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fedcore.errors import ModelError, NotStackableError
-from fedcore.evaluation import MetricsOf, evaluation_batches, measured, named
+from fedcore.evaluation import MetricsOf, evaluation_batches, measure, name_metrics
 from fedcore.model import Metrics, StackedModel
 from fedcore.samples import Samples, read
 from fedcore.typing import Vector
@@ -61,7 +61,7 @@ class FlatHuggingFace(FlatModule):
             known[LABELS] = _own_labels(known)
         return module(**{n: to_targets(part) for n, part in known.items()})
 
-    def stacked(self, device: str = "cpu") -> StackedModel:
+    def stack(self, device: str = "cpu") -> StackedModel:
         """Refuses: such models are trained one by one."""
         raise NotStackableError("models of transformers take batches by name")
 
@@ -90,7 +90,9 @@ class FlatHuggingFace(FlatModule):
                 all(False for _ in outputs(module))
                 values = {}
             else:
-                values = measured(named(self._metrics), outputs(module), join_tensors)
+                values = measure(
+                    name_metrics(self._metrics), outputs(module), join_tensors
+                )
         loss = float(sums[0] / sums[1]) if sums[1] else math.nan
         return {"loss": loss, **values}, len(samples)
 
@@ -111,7 +113,7 @@ def loss_of(output: Any, target: Any) -> torch.Tensor:
 
 
 def _is_causal(base: Any) -> bool:
-    """Whether a model predicts the next token; transformers asks in the same way."""
+    """Returns whether a model predicts the next token, asked as transformers does."""
     is_decoder = not getattr(base.config, "is_encoder_decoder", False)
     return is_decoder and getattr(base, "loss_type", None) in (None, "ForCausalLM")
 

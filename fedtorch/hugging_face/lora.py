@@ -51,7 +51,7 @@ def with_lora(module: nn.Module, lora: Lora, seed: int) -> nn.Module:
     for name, a, b in list(_layers(module)):
         if not (a.any() and b.any()):
             b.data.zero_()
-            a.data.copy_(_drawn(name, a.shape, seed))
+            a.data.copy_(_draw(name, a.shape, seed))
         a.requires_grad_(False)
     return module
 
@@ -65,7 +65,7 @@ def _layers(module: nn.Module) -> Iterator[tuple[str, nn.Parameter, nn.Parameter
                 yield name, parameter, known[name.replace(f".{own}.", f".{other}.")]
 
 
-def _drawn(name: str, shape: torch.Size, seed: int) -> torch.Tensor:
+def _draw(name: str, shape: torch.Size, seed: int) -> torch.Tensor:
     """Returns A: uniform as PEFT draws it, normal for an embedding, whose A is 0."""
     rng = Key.root(seed).fold_in("lora", name).generator()
     if ".lora_embedding_A." in name:

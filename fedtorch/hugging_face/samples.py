@@ -86,18 +86,18 @@ def read_samples(
             these and labels; a ``Subset`` of such; or a data set whose rows are
             mappings, such as a ``datasets.Dataset``.
         whose: the function, for messages.
-        collator: makes a batch of a list of rows of a data set; None: :func:`padded`.
+        collator: makes a batch of a list of rows of a data set; None: :func:`pad`.
         ahead: reads batches of a data set in other processes.
 
     Raises:
         WorkloadError: it is something else, has no samples, or lacks the inputs.
     """
     if isinstance(data, Subset):
-        return Subset(_named(data.x, data.y, whose), data.y, data.rows)
+        return Subset(_name_inputs(data.x, data.y, whose), data.y, data.rows)
     if isinstance(data, tuple) and len(data) == 2:
-        return as_samples((_named(*data, whose), data[1]), whose)
+        return as_samples((_name_inputs(*data, whose), data[1]), whose)
     if isinstance(data, Mapping) and not hasattr(data, "columns"):
-        x = _named(data, None, whose)
+        x = _name_inputs(data, None, whose)
         return as_samples((x, _targets(x)), whose)
     if hasattr(data, "dtype"):  # a datasets.Dataset has a shape, too
         return as_samples(({"input_ids": data}, data), whose)
@@ -117,10 +117,10 @@ def read_samples(
         )
     if collator is None:
         _require_inputs(row, whose)
-    return Batches(data, collator or padded, ahead)
+    return Batches(data, collator or pad, ahead)
 
 
-def padded(items: Sequence[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:
+def pad(items: Sequence[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:
     """Makes a batch of rows, whose numbers are padded on the right to one length.
 
     Padding is 0, and -100 (no label) for labels. Texts are left out. Rows of several
@@ -168,7 +168,7 @@ def _own_name(name: str) -> str:
     return LABELS if name in OTHER_NAMES else name
 
 
-def _named(x: Any, y: Any, whose: str) -> dict[str, Any]:
+def _name_inputs(x: Any, y: Any, whose: str) -> dict[str, Any]:
     """Returns inputs by name, with the labels among them."""
     named = dict(x) if isinstance(x, Mapping) else {"input_ids": x}
     named = {_own_name(name): part for name, part in named.items()}

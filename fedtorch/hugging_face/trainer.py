@@ -96,7 +96,7 @@ class _Loop:
             trainer.optimizer, trainer.lr_scheduler = (each for each, _ in self._given)
 
     def _is_kept(self, callback: Any) -> bool:
-        """Whether a callback is the user's own, or what drives the loop."""
+        """Returns whether a callback is the user's own, or what drives the loop."""
         if isinstance(callback, self._transformers.DefaultFlowCallback):
             return True
         return not type(callback).__module__.startswith("transformers.")

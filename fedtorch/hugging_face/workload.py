@@ -61,7 +61,7 @@ class HuggingFaceWorkload(TorchWorkload):
             ModelError: the model cannot be trained in a federation.
         """
         return FlatHuggingFace(
-            self._made,
+            self._make,
             self.metrics,
             self.samples,
             find_device(self.device),
@@ -76,5 +76,5 @@ class HuggingFaceWorkload(TorchWorkload):
         ahead = read_ahead(self.num_workers)
         return read_samples(data, whose, self.collator, ahead)
 
-    def _made(self) -> nn.Module:
+    def _make(self) -> nn.Module:
         return with_lora(self.model(), self.lora, self.seed)

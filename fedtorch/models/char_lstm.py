@@ -19,14 +19,14 @@ class CharLSTM(nn.Module):
         self.scores = nn.Linear(hidden, characters)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(B, T) indices to (B, characters, T), as the cross-entropy takes it."""
+        """Maps indices (B, T) to scores (B, characters, T)."""
         outputs, _ = self.lstm(self.table(x))
         scores: torch.Tensor = self.scores(outputs)
         return scores.transpose(1, 2)
 
 
 def char_lstm(characters: int = 90, embedding: int = 8, hidden: int = 256) -> nn.Module:
-    """A model of the next character; targets (B, T) are the inputs one place later.
+    """Returns a model of the next character; targets (B, T) are later by one place.
 
     It has 822,570 parameters for 90 characters: torch gives each gate two biases.
 

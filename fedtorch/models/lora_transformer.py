@@ -22,7 +22,7 @@ class LoRALinear(nn.Module):
         self.scale = alpha / rank
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(..., inputs) to (..., outputs)."""
+        """Maps (..., inputs) to (..., outputs)."""
         found: torch.Tensor = self.base(x) + self.scale * self.up(self.down(x))
         return found
 
@@ -42,7 +42,7 @@ class DecoderBlock(nn.Module):
         self.narrow = nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(B, T, width) to the same."""
+        """Maps (B, T, width) to the same shape."""
         batch, length, width = x.shape
         heads = (batch, length, self.heads, width // self.heads)
         y = self.before(x)
@@ -69,7 +69,7 @@ class Decoder(nn.Module):
         self.scores = nn.Linear(width, tokens, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(B, T) tokens to (B, tokens, T), as the cross-entropy takes it."""
+        """Maps tokens (B, T) to scores (B, tokens, T)."""
         y = self.table(x) + self.places[: x.shape[1]]
         scores: torch.Tensor = self.scores(self.norm(self.blocks(y)))
         return scores.transpose(1, 2)
@@ -86,7 +86,7 @@ def lora_transformer(
     alpha: float = 8.0,
     seed: int = 0,
 ) -> nn.Module:
-    """A decoder whose adapters alone have gradients: 2,048 of 121,856 parameters.
+    """Returns a decoder with trained adapters alone: 2,048 of 121,856 parameters.
 
     The frozen weights follow from ``seed``: all clients need the same. Where there are
     trained weights, load them into the returned module.

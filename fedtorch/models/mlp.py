@@ -11,7 +11,7 @@ from torch import nn
 
 
 def mlp(*sizes: int) -> nn.Module:
-    """Fully connected layers with ReLU between them.
+    """Returns fully connected layers with ReLU between them.
 
     Args:
         sizes: the numbers of features, of nodes in each hidden layer, and of classes.

@@ -16,7 +16,7 @@ Norm = Callable[[int], nn.Module]
 
 
 def group_norm(channels: int) -> nn.Module:
-    """Eight groups of channels."""
+    """Returns eight groups of channels."""
     return nn.GroupNorm(GROUPS, channels)
 
 
@@ -36,7 +36,7 @@ class Block(nn.Module):
             self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(B, inputs, H, W) to (B, outputs, H / stride, W / stride)."""
+        """Maps (B, inputs, H, W) to (B, outputs, H / stride, W / stride)."""
         y = torch.relu(self.first_norm(self.first(x)))
         y = self.second_norm(self.second(y))
         return torch.relu(y + self.shortcut(x))

@@ -68,7 +68,7 @@ class Chain:
                 x = bound[-1].forward(x)
                 nbytes += 2 * x.nbytes + bound[-1].nbytes
         self.per_sample[shape] = nbytes / samples
-        last = self._loss.bound
+        last = self._loss.bind
         loss = _always(last(x)) if self._layers[-1].fresh else last
         return _Steps(
             tuple(one.forward for one in bound),
@@ -84,7 +84,7 @@ def _always(
     return lambda out: loss
 
 
-def flattened(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]] | None:
+def flatten(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]] | None:
     """Returns the layers of a sequence of sequences; None for any other module."""
     if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
         return None
@@ -94,7 +94,7 @@ def flattened(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]] 
     for key, child in module._modules.items():  # a repeated layer is there twice
         if child is None:
             continue
-        inner = flattened(child, f"{name}.{key}" if name else key)
+        inner = flatten(child, f"{name}.{key}" if name else key)
         if inner is None:
             return None
         layers += inner

@@ -27,10 +27,10 @@ class CrossEntropy(Loss):
         self._general = Weighed(loss)
 
     def __call__(self, out: torch.Tensor, y: Any, batch: Batch) -> Found:
-        """The gradient is softmax minus one at the right class, over the batch size."""
-        return self.bound(out)(y, batch)
+        """Returns losses and gradients: softmax minus one at the right class, by B."""
+        return self.bind(out)(y, batch)
 
-    def bound(self, out: torch.Tensor) -> Callable[[Any, Batch], Found]:
+    def bind(self, out: torch.Tensor) -> Callable[[Any, Batch], Found]:
         """Returns the loss as a function of targets; outputs are always ``out``."""
         if out.dim() != 3:
             return partial(self._general, out)
@@ -47,7 +47,7 @@ class CrossEntropy(Loss):
         start_NB = np.arange(n)[:, None] * (c * b) + np.arange(b)
         mean_B = np.full(b, 1 / b, np.float32)
 
-        def found(y: torch.Tensor, batch: Batch) -> Found:
+        def compute(y: torch.Tensor, batch: Batch) -> Found:
             if y.dtype != torch.int64 or y.dim() != 2:
                 if y.dim() != 2 or y.dtype.is_floating_point:
                     return self._general(out, y, batch)
@@ -74,7 +74,7 @@ class CrossEntropy(Loss):
                 loss_N = np.add.reduce(nll_NB * batch.weights(), 1)
             return loss_N, gradient
 
-        return found
+        return compute
 
     def _in_torch(self, out: torch.Tensor, y: torch.Tensor, batch: Batch) -> Found:
         if y.dim() != 2 or y.dtype.is_floating_point:

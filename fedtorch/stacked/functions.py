@@ -59,20 +59,20 @@ def function_of(node: fx.Node) -> Callable[..., Any]:
     return function
 
 
-def refused_call(node: fx.Node) -> str | None:
+def refusal_of_call(node: fx.Node) -> str | None:
     """Says why a call may mix the samples of a batch, or returns None."""
     name = name_of(node)
     over = node.target in _IN_PLACE or node.kwargs.get("inplace") is True
     if over and len(node.all_input_nodes[0].users) > 1:
         return f"{name}() writes over a value that is used again"
     if name in ALONG:
-        return _refused_axis(name, axis_of(node))
+        return _refusal_of_axis(name, axis_of(node))
     if name in SWAPS:
         axes = _flat(node.args[1:]) + _flat(tuple(node.kwargs.values()))
         fixed = axes[:1] == [0] if name == "permute" else 0 not in axes
         return None if fixed else f"{name}() moves the axis of the batch"
     if name == "unflatten":
-        return _refused_axis(name, node.args[1] if len(node.args) > 1 else None)
+        return _refusal_of_axis(name, node.args[1] if len(node.args) > 1 else None)
     known = (BY_VALUE, SHAPES, OF_SAMPLES, PRODUCTS, SIZES, {"getitem", "getattr"})
     if any(name in names for names in known):
         return None
@@ -94,7 +94,7 @@ def axis_of(node: fx.Node) -> Any:
 _FIRST = ("cat", "concat", "stack", "chunk", "split", "unbind", "flatten")
 
 
-def _refused_axis(name: str, axis: Any) -> str | None:
+def _refusal_of_axis(name: str, axis: Any) -> str | None:
     axes = _flat((axis,))
     if all(type(one) is int and one != 0 for one in axes) and axes:
         return None

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedtorch.stacked.rows import Batch
-from fedtorch.tensors import mapped
+from fedtorch.tensors import map_tensors
 
 Found = tuple[Any, torch.Tensor]
 """The losses (N,), in NumPy or torch, and the gradient of the outputs (N, B, ...)."""
@@ -54,18 +54,18 @@ _MODULES: Mapping[type[nn.Module], tuple[Callable[..., Any], tuple[str, ...]]] =
 _FUNCTIONS = [function for function, _ in _MODULES.values()]
 
 
-def known(loss: Any) -> Known | None:
+def recognise(loss: Any) -> Known | None:
     """Returns the loss if it is a mean and its type or function is known, else None."""
     if loss in _FUNCTIONS:
-        return known_call(loss, {})
+        return recognise_call(loss, {})
     found = _MODULES.get(type(loss))
     if found is None or loss.reduction != "mean" or loss._forward_hooks:
         return None
     function, names = found
-    return known_call(function, {name: getattr(loss, name) for name in names})
+    return recognise_call(function, {name: getattr(loss, name) for name in names})
 
 
-def known_call(function: Any, settings: Mapping[str, Any]) -> Known | None:
+def recognise_call(function: Any, settings: Mapping[str, Any]) -> Known | None:
     """Returns the loss of a call with these keyword arguments if known, else None."""
     rest = {k: v for k, v in settings.items() if v is not None}
     if rest.pop("reduction", "mean") != "mean" or function not in _FUNCTIONS:
@@ -87,7 +87,7 @@ class Loss:
         """Returns the losses (N,) and the gradient of the outputs (N, B, ...)."""
         raise NotImplementedError
 
-    def bound(self, out: torch.Tensor) -> Callable[[Any, Batch], Found]:
+    def bind(self, out: torch.Tensor) -> Callable[[Any, Batch], Found]:
         """Returns the loss as a function of targets; outputs are always ``out``."""
         return partial(self, out)
 
@@ -170,7 +170,7 @@ class RowByRow(Loss):
         for row, size in enumerate(batch.sizes_N.tolist()):
             with torch.enable_grad():
                 leaf = out[row, :size].detach().requires_grad_()
-                target = mapped(y, operator.itemgetter((row, slice(size))))
+                target = map_tensors(y, operator.itemgetter((row, slice(size))))
                 loss = self._function(leaf, target)
                 (g[row, :size],) = torch.autograd.grad(loss, leaf)
             losses.append(loss.detach())

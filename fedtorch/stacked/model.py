@@ -23,8 +23,8 @@ from fedtorch.raised import place_of
 from fedtorch.remembered import draws_on
 from fedtorch.stacked.rows import Batch, Rows
 from fedtorch.stacked.vmapped import Vmapped
-from fedtorch.stacked.ways import choose, copied, copied_loss, first_sentence
-from fedtorch.tensors import across, first, mapped, to_targets, to_tensor
+from fedtorch.stacked.ways import choose, copy_loss, copy_module, first_sentence
+from fedtorch.tensors import across, first, map_tensors, to_targets, to_tensor
 from fedtorch.whole import to_training
 
 # Bytes of activations of the models that are computed together: they stay in cache,
@@ -69,9 +69,9 @@ class Stacked:
             ConfigError: the device is not here.
             NotStackableError: it can only be trained one by one.
         """
-        there, loss = find_device(device), copied_loss(loss)
+        there, loss = find_device(device), copy_loss(loss)
         self._device, self._on_cpu = there, there.type == "cpu"
-        self._module = to_training(copied(module).to(there), fixed)
+        self._module = to_training(copy_module(module).to(there), fixed)
         self.buffers, self.local_L, spec = spec.in_training, local_L, spec.whole
         self._spec, self._loss, self._one_by_one = spec, loss, one_by_one
         self._look, self._steps = look, 0
@@ -85,7 +85,7 @@ class Stacked:
 
     @property
     def how(self) -> str:
-        """How the gradients are computed, in words for the log."""
+        """The method that computes the gradients, in words for the log."""
         compiled = ", all steps of a client in a compiled loop"
         return self._way.words + (compiled if self._compiled else "")
 
@@ -186,8 +186,8 @@ class Stacked:
         """Takes a step of some of the models."""
         return self._way.step(
             self._rows(w_ND, part.start, part.stop),
-            mapped(x, operator.itemgetter(part)),
-            mapped(y, operator.itemgetter(part)),
+            map_tensors(x, operator.itemgetter(part)),
+            map_tensors(y, operator.itemgetter(part)),
             batch.part(part),
         )
 
@@ -284,10 +284,10 @@ class Stacked:
         def own(tensor: torch.Tensor) -> torch.Tensor:
             return tensor[row, :size].cpu()
 
-        return as_numpy(w[row]), mapped(x, own), mapped(y, own)
+        return as_numpy(w[row]), map_tensors(x, own), map_tensors(y, own)
 
     def _right(self, w: Array, x: Any, y: Any, batch: Batch) -> bool:
-        """Whether the model with most padding has the gradient that it has alone."""
+        """Returns whether the model with most padding has its gradient when alone."""
         row = int(np.argmin(batch.sizes_N))
         with self._generator_kept():
             _, g_D = self._one(w, x, y, batch, row)

@@ -12,7 +12,7 @@ from fedtorch.stacked.workspace import MOST_VIEWS, Block, products
 
 
 class Slot(NamedTuple):
-    """Where a layer's parameter is: at a place in the flat vector, or shared.
+    """The place of a layer's parameter: in the flat vector, or shared.
 
     ``shared`` is a frozen parameter, one for all models. ``several`` says that more
     than one layer uses the parameter, so that its gradients add up.

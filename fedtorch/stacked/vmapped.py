@@ -12,7 +12,7 @@ from fedcore.merging import PARAMETER, in_moments, in_variances
 from fedcore.params import ParamSpec
 from fedtorch.raised import needing_batches
 from fedtorch.stacked.rows import Batch, Rows
-from fedtorch.tensors import mapped
+from fedtorch.tensors import map_tensors
 
 Buffers = dict[str, torch.Tensor]
 
@@ -67,19 +67,23 @@ class Vmapped:
         losses = torch.empty(rows.count, device=rows.w_ND.device)
         for members, size in _by_size(batch):
             if members is None:
-                g, (losses_M, own) = self._gradients(*self._named(rows.w_ND), x, y)
+                g, (losses_M, own) = self._gradients(
+                    *self._name_tensors(rows.w_ND), x, y
+                )
                 losses.copy_(losses_M)
                 self._put(rows.g_ND, {**g, **own})
                 continue
             index = torch.from_numpy(members).to(rows.w_ND.device)
 
-            def picked(
+            def pick(
                 part: torch.Tensor, index: torch.Tensor = index, size: int = size
             ) -> torch.Tensor:
                 return part[index, :size]
 
             g, (losses_M, own) = self._gradients(
-                *self._named(rows.w_ND[index]), mapped(x, picked), mapped(y, picked)
+                *self._name_tensors(rows.w_ND[index]),
+                map_tensors(x, pick),
+                map_tensors(y, pick),
             )
             losses[index] = losses_M
             part_MD = torch.empty_like(rows.g_ND[: len(members)])
@@ -87,7 +91,7 @@ class Vmapped:
             rows.g_ND[index] = part_MD
         return losses
 
-    def _named(self, w_ND: torch.Tensor) -> tuple[Buffers, Buffers]:
+    def _name_tensors(self, w_ND: torch.Tensor) -> tuple[Buffers, Buffers]:
         """Returns the parameters and the buffers of the models, by name."""
         if self._spec.moments:
             w_ND = w_ND.clone()

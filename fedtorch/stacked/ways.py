@@ -11,8 +11,8 @@ from torch import nn
 from fedcore.errors import NotStackableError
 from fedcore.merging import PARAMETER
 from fedcore.params import ParamSpec
-from fedtorch.compiled.steps import CompiledSteps, compiled_steps
-from fedtorch.stacked.chain import chain, flattened
+from fedtorch.compiled.steps import CompiledSteps, compile_steps
+from fedtorch.stacked.chain import chain, flatten
 from fedtorch.stacked.cross_entropy import CrossEntropy
 from fedtorch.stacked.graphs.graph import graph
 from fedtorch.stacked.graphs.loss import loss_of
@@ -63,7 +63,7 @@ def choose(
         why = f"training changes buffer {moving[0]!r}"
         return Chosen(Vmapped(module, spec, loss, why), sure=True)
     stacked, sure = loss_of(loss)
-    layers = flattened(module)
+    layers = flatten(module)
     maker = Maker(Workspace(device), Slots(spec, module))
     try:
         if layers is None:
@@ -72,11 +72,11 @@ def choose(
     except NotStackableError as refused:
         return Chosen(Vmapped(module, spec, loss, str(refused)), sure=True)
     if device.type == "cpu" and isinstance(stacked, CrossEntropy):
-        compiled = compiled_steps(layers, spec, describe)
+        compiled = compile_steps(layers, spec, describe)
     return Chosen(way, sure, compiled)
 
 
-def copied(module: nn.Module) -> nn.Module:
+def copy_module(module: nn.Module) -> nn.Module:
     """Copies a module; frozen parameters and buffers are shared with the original.
 
     Raises:
@@ -98,7 +98,7 @@ def copied(module: nn.Module) -> nn.Module:
         ) from error
 
 
-def copied_loss(loss: Any) -> Any:
+def copy_loss(loss: Any) -> Any:
     """Copies a loss that is an object, since tracing may write into it.
 
     Its parameters are shared with the original. One that cannot be copied is used as

@@ -48,7 +48,7 @@ class Callback:
         self.stopped = reason
 
     def on_begin(self, config: Mapping[str, Any], folder: Path) -> None:
-        """Called when the run begins.
+        """Does its part when the run begins.
 
         Args:
             config: the whole config, as plain data.
@@ -58,7 +58,7 @@ class Callback:
     def on_metrics(
         self, version: int, seconds: Seconds, values: Mapping[str, float]
     ) -> None:
-        """Called after each evaluation by an evaluator.
+        """Takes the metrics of each evaluation by an evaluator.
 
         At the end it is also called for evaluations by clients: for each version with
         the means weighted by samples, as ``clients/NAME``, and ``clients/samples``.
@@ -70,7 +70,7 @@ class Callback:
         """
 
     def on_end(self, results: Results | None) -> None:
-        """Called when the run ends; with None after an error or Ctrl-C."""
+        """Takes the results when the run ends; None after an error or Ctrl-C."""
 
 
 class Notifier:

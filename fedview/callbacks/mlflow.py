@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.typing import Seconds
-from fedrun.optional import needed
+from fedrun.optional import require
 from fedview.callbacks.base import Callback, flat, totals
 from fedview.results import Results
 
@@ -16,7 +16,7 @@ class MLflow(Callback):
     """Logs settings as parameters, metrics over versions, the config as an artifact."""
 
     def __init__(self) -> None:
-        self._mlflow = needed("mlflow", "mlflow", "logging to MLflow")
+        self._mlflow = require("mlflow", "mlflow", "logging to MLflow")
 
     def on_begin(self, config: Mapping[str, Any], folder: Path) -> None:
         """Starts a run, nested in the active one if there is one."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.typing import Seconds
-from fedrun.optional import needed
+from fedrun.optional import require
 from fedrun.plain_files import make_own, write_text
 from fedview.callbacks.base import Callback, totals
 from fedview.results import Results
@@ -20,7 +20,7 @@ class TensorBoard(Callback):
 
     def __init__(self, folder: Path | None = None) -> None:
         """``folder`` gets the event file; without it, the run's folder does."""
-        self._module = needed(
+        self._module = require(
             "tensorboard.summary", "tensorboard", "logging to TensorBoard"
         )
         self._folder = folder

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcore.typing import Seconds
-from fedrun.optional import needed
+from fedrun.optional import require
 from fedview.callbacks.base import Callback, totals
 from fedview.results import Results
 
@@ -17,7 +17,7 @@ class WandB(Callback):
     """Logs metrics over versions; ``WANDB_MODE=offline`` needs no account."""
 
     def __init__(self) -> None:
-        self._wandb = needed("wandb", "wandb", "logging to Weights & Biases")
+        self._wandb = require("wandb", "wandb", "logging to Weights & Biases")
         self._run: Any = None
 
     def on_begin(self, config: Mapping[str, Any], folder: Path) -> None:

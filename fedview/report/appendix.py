@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 
 from fedrun import units
 from fedview.report.history import history
-from fedview.report.page import Section, copyable, folded, note, table, text
+from fedview.report.page import Section, copyable, fold, note, table, text
 from fedview.results import Results, Table
 
 HEAD = 10  # rows of each table
@@ -33,13 +33,13 @@ def _models(results: Results, out: Path) -> str:
     rows = []
     for path in _model_files(results.folder):
         place = quote(os.path.relpath(path, out.parent))
-        told = _metadata(path)
+        metadata = _metadata(path)
         rows.append(
             (
                 f'<a href="{text(place)}">{text(path.name)}</a>',
-                text(told.get("version", "0" if path.stem == "initial" else "–")),
+                text(metadata.get("version", "0" if path.stem == "initial" else "–")),
                 units.unbroken_bytes(path.stat().st_size),
-                text(_evaluated(told.get("evaluated", ""))),
+                text(_format_evaluation(metadata.get("evaluated", ""))),
                 _MODELS.get(path.stem, ""),
             )
         )
@@ -48,7 +48,7 @@ def _models(results: Results, out: Path) -> str:
     return table(("model", "version", "size", "evaluated", "what it is"), rows, " rr")
 
 
-def _evaluated(written: str) -> str:
+def _format_evaluation(written: str) -> str:
     """Returns what a model file says of its evaluation, for people."""
     name, _, value = written.partition("=")
     try:
@@ -74,7 +74,7 @@ def _settings(results: Results) -> str:
     configured = results.configured
     config = yaml.safe_dump(configured.config, sort_keys=False, allow_unicode=True)
     software = ", ".join(f"{k} {v}" for k, v in configured.versions.items())
-    told = [
+    changes = [
         f"{units.in_seconds(mark.seconds)}: {mark.what}; {mark.more}"
         for mark in history(results)
     ]
@@ -82,13 +82,13 @@ def _settings(results: Results) -> str:
         f"Written by {text(software)}; seed {configured.seed}; model of "
         f"{results.dim:,} values; origin <code>{text(configured.origin)}</code>."
     ) + copyable(config)
-    if told:
-        body += note("History of the run:<br>" + "<br>".join(text(t) for t in told))
-    return folded("Settings", body)
+    if changes:
+        body += note("History of the run:<br>" + "<br>".join(text(t) for t in changes))
+    return fold("Settings", body)
 
 
 def _tables(results: Results) -> Iterator[str]:
-    yield folded(
+    yield fold(
         "Read everything from Python",
         copyable(
             "from pathlib import Path\n\n"
@@ -105,9 +105,9 @@ def _tables(results: Results) -> Iterator[str]:
         if rows:
             shown = f"first {HEAD} of " if rows > HEAD else ""
             title = (
-                f'{name} <span class="more">{shown}{units.counted(rows, "row")}</span>'
+                f'{name} <span class="more">{shown}{units.amount(rows, "row")}</span>'
             )
-            yield folded(title, copyable(as_text(content, HEAD)))
+            yield fold(title, copyable(as_text(content, HEAD)))
 
 
 def as_text(content: Table, rows: int) -> str:

@@ -39,7 +39,7 @@ class ByteCounts:
         """Returns the bytes up to each of these moments."""
         return self._sums(self.nbytes, seconds)
 
-    def uncompressed_up_to(self, seconds: Floats) -> Floats:
+    def dense_up_to(self, seconds: Floats) -> Floats:
         """Returns the bytes up to each moment, as if no exchange were compressed."""
         return self._sums(np.where(self.nbytes > 0, self.dense, 0), seconds)
 
@@ -65,7 +65,7 @@ def _counts(seconds: list[float], nbytes: list[int], results: Results) -> ByteCo
     return ByteCounts(floats(seconds), np.array(nbytes, np.int64), dense)
 
 
-def published_at(results: Results, versions: list[int]) -> Floats:
+def times_of_versions(results: Results, versions: list[int]) -> Floats:
     """Returns when versions were published, in seconds; version 0 at 0."""
     table = results.versions
     known: dict[int, float] = {0: 0.0}

@@ -159,7 +159,7 @@ def timelines_of(results: Results) -> dict[str, ClientTimeline]:
     """Returns the timelines of all trainers, by client id, in the order of joining."""
     timelines: dict[str, ClientTimeline] = {}
     activities, gaps = Activities(), iter(downtimes(results))
-    served, silence = False, lost_after(results)
+    served, silence = False, silence_until_lost(results)
     for record in results.records:
         if isinstance(record, ServerStarted):
             gap, served = next(gaps) if served else None, True
@@ -194,7 +194,7 @@ def timelines_of(results: Results) -> dict[str, ClientTimeline]:
     return timelines
 
 
-def lost_after(results: Results) -> Seconds:
+def silence_until_lost(results: Results) -> Seconds:
     """Returns after how many seconds of silence a client counted as lost."""
     return float(results.setting("timeouts", "lost", default=TimeoutsConfig().lost))
 

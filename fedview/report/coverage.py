@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrun.units import counted
+from fedrun.units import amount
 from fedview.report import theme
 from fedview.report.downsample import downsample
 from fedview.report.page import Section, note, plot, table, text
@@ -30,7 +30,7 @@ def section(results: Results) -> Section:
     if coverage.missing:
         parts.append(note(text(absence(coverage))))
     lead = (
-        f"{counted(len(coverage.half), 'client')} of {len(coverage.clients):,} made "
+        f"{amount(len(coverage.half), 'client')} of {len(coverage.clients):,} made "
         f"half of the last {coverage.recent_updates:,} updates. An update counts with "
         "its weight times its samples, as the recipe counts samples."
     )

@@ -8,7 +8,7 @@ import numpy as np
 from fedcore.protocol import Verdict
 from fedrun.evaluation import main_metric
 from fedview.report import theme
-from fedview.report.byte_counts import published_at
+from fedview.report.byte_counts import times_of_versions
 from fedview.report.downsample import Bins, Floats, downsample, floats
 from fedview.results import Results, Table, is_number
 
@@ -44,8 +44,8 @@ def targets(results: Results) -> dict[str, float]:
 def curves_of(results: Results, name: str) -> list[Curve]:
     """Returns the curves of a metric that have a finite value."""
     found = [
-        _evaluated(results, results.central, name, "evaluator", theme.BLUE),
-        _evaluated(
+        _make_evaluation_curve(results, results.central, name, "evaluator", theme.BLUE),
+        _make_evaluation_curve(
             results,
             results.federated,
             name,
@@ -58,14 +58,14 @@ def curves_of(results: Results, name: str) -> list[Curve]:
     return [c for c in found if np.isfinite(c.values).any()]
 
 
-def _evaluated(
+def _make_evaluation_curve(
     results: Results, table: Table, name: str, who: str, colour: str
 ) -> Curve:
     values = floats(table.get(name, []))
     known = np.flatnonzero(np.isfinite(values))
     rows = known[downsample(len(known), MOST_POINTS)]
     versions = [table["version"][i] for i in rows]
-    published = published_at(results, versions)
+    published = times_of_versions(results, versions)
     seconds = floats(table.get("seconds", []))[rows]
     return Curve(
         who,

@@ -29,14 +29,14 @@ def make_finite(figure: "Figure") -> None:
                 letter = "y" if name == "base" and trace.orientation != "h" else name
                 axis = _axis_of(figure, trace, "x" if letter == "base" else letter)
                 is_log = axis is not None and axis.type == "log"
-                trace[name] = _placed(values, is_log=is_log)
+                trace[name] = _mask_unplaceable(values, is_log=is_log)
         for name in _ERRORS:
             if (
                 bars := getattr(trace, name, None)
             ) is not None and bars.array is not None:
-                bars.array = _placed(bars.array)
+                bars.array = _mask_unplaceable(bars.array)
                 if bars.arrayminus is not None:
-                    bars.arrayminus = _placed(bars.arrayminus)
+                    bars.arrayminus = _mask_unplaceable(bars.arrayminus)
     for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
         ends = axis.range
         if ends is not None and not (
@@ -50,7 +50,7 @@ def _axis_of(figure: "Figure", trace: Any, letter: str) -> Any:
     return None if letter == "z" else figure.layout[f"{letter}axis{name[1:]}"]
 
 
-def _placed(values: Any, *, is_log: bool = False) -> Any:
+def _mask_unplaceable(values: Any, *, is_log: bool = False) -> Any:
     """Returns values with NaN for those that have no place; names stay as they are."""
     try:
         known = np.array([np.nan if v is None else v for v in np.ravel(values)], float)
@@ -74,7 +74,7 @@ class Box(NamedTuple):
     bottom: float
 
     def overlaps(self, other: "Box") -> bool:
-        """Whether two rectangles have a part in common."""
+        """Returns whether two rectangles have a part in common."""
         return (
             self.left < other.right
             and other.left < self.right

@@ -18,7 +18,7 @@ from fedcore.protocol import Verdict
 from fedrun import units
 from fedrun.config import parse_config
 from fedrun.journal import Configured
-from fedview.report.byte_counts import published_at
+from fedview.report.byte_counts import times_of_versions
 from fedview.report.client_timelines import ClientTimeline
 from fedview.report.curves import main_first, targets
 from fedview.report.history import downtimes, time_down
@@ -123,7 +123,7 @@ def _clients(
     active = sum(1 for timeline in timelines.values() if timeline.accepted)
     losses = sum(timeline.losses for timeline in timelines.values())
     how = "dropped out" if results.has_virtual_time else "out of reach"
-    often = f"{how} {units.counted(losses, 'time')}" if losses else f"never {how}"
+    often = f"{how} {units.amount(losses, 'time')}" if losses else f"never {how}"
     remark = f"{active:,} with accepted updates; {often}"
     return "Clients", f"{len(timelines):,}", remark
 
@@ -162,7 +162,7 @@ def _metrics(results: Results) -> list[tuple[str, str, str]]:
             remarks.append("no version has a finite value")
         remarks.append(f"n\u00a0=\u00a0{results.summary['samples']:,}")
         found.append((f"Final {name}", units.metric(last[name]), "; ".join(remarks)))
-    return found[:4] + _federated(results)[: 2 if found else 4]
+    return found[:4] + _list_client_metrics(results)[: 2 if found else 4]
 
 
 def _aim(results: Results, table: Table, name: str) -> Iterator[str]:
@@ -175,7 +175,7 @@ def _aim(results: Results, table: Table, name: str) -> Iterator[str]:
     versions, values = table.get("version", []), table.get(name, [])
     for version, value in zip(versions, values, strict=True):
         if is_number(value) and reaches({name: goal}, {name: value}):
-            (seconds,) = published_at(results, [version])
+            (seconds,) = times_of_versions(results, [version])
             after = f", after {units.in_seconds(seconds)}" if seconds >= 0 else ""
             untrained = "" if version else ", before any training"
             yield f"{aim} reached at version {version:,}{after}{untrained}"
@@ -183,7 +183,7 @@ def _aim(results: Results, table: Table, name: str) -> Iterator[str]:
     yield f"{aim} not reached"
 
 
-def _federated(results: Results) -> list[tuple[str, str, str]]:
+def _list_client_metrics(results: Results) -> list[tuple[str, str, str]]:
     """Returns the clients' last evaluations on their own data."""
     last = results.summary["federated"]
     names = [name for name in main_first(results.metric_names) if name in last]
@@ -204,7 +204,7 @@ def _clients_aim(results: Results, name: str) -> Iterator[str]:
 
 
 def _by(last: Mapping[str, Any], name: str) -> str:
-    clients = units.counted(last["clients"], "client")
+    clients = units.amount(last["clients"], "client")
     support = f"n\u00a0=\u00a0{last[name + SUPPORT]:,}"
     return f"version {last['version']:,} by {clients}, weighted by samples; {support}"
 
@@ -212,20 +212,20 @@ def _by(last: Mapping[str, Any], name: str) -> str:
 def _server(results: Results) -> tuple[str, str, str]:
     """Says how long no server ran, and what else happened to the run."""
     epochs = len(results.of(HistoryForked))
-    told = len(results.of(Configured)) - 1
+    changes = len(results.of(Configured)) - 1
     resumed = len(results.of(RunResumed))
     unproved = sum(record.count for record in results.of(Unproved))
     gaps = [gap for gap in downtimes(results) if gap.how != "ended"]
     ways = Counter(gap.how for gap in gaps)
-    remarks = [f"{how} {units.counted(n, 'time')}" for how, n in ways.items()]
+    remarks = [f"{how} {units.amount(n, 'time')}" for how, n in ways.items()]
     if epochs:
-        remarks.append(units.counted(epochs, "restored history", "restored histories"))
-    if told:
-        remarks.append(f"{units.counted(told, 'change')} of settings")
+        remarks.append(units.amount(epochs, "restored history", "restored histories"))
+    if changes:
+        remarks.append(f"{units.amount(changes, 'change')} of settings")
     if resumed:
-        remarks.append(f"resumed {units.counted(resumed, 'time')}")
+        remarks.append(f"resumed {units.amount(resumed, 'time')}")
     if unproved:
-        remarks.append(f"{units.counted(unproved, 'unproved claim')} of a later state")
+        remarks.append(f"{units.amount(unproved, 'unproved claim')} of a later state")
     down = time_down(gaps)
     value = f"down for {units.in_seconds(down)}" if down else "never down"
     if not results.of(ServerStarted):

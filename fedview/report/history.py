@@ -98,12 +98,12 @@ def time_down(gaps: Iterable[Downtime]) -> Seconds:
 
 def history(results: Results) -> list[Mark]:
     """Returns all marks and downtimes, in the order of time."""
-    told, *again = results.of(Configured)
+    current, *again = results.of(Configured)
     marks = []
     for later in again:
-        changes = "; ".join(differences(told.config, later.config))
+        changes = "; ".join(differences(current.config, later.config))
         marks.append(Mark(later.at, "other settings", changes or "the same values"))
-        told = later
+        current = later
     for epoch in results.of(HistoryForked):
         more = f"at version {epoch.version}: {epoch.reason}"
         marks.append(Mark(epoch.at, "new epoch", more))

@@ -19,7 +19,7 @@ from fedview.report.curves import (
 )
 from fedview.report.downsample import floats
 from fedview.report.history import mark_history
-from fedview.report.page import Section, folded, note, plot, table, text
+from fedview.report.page import Section, fold, note, plot, table, text
 from fedview.report.ranges import axis_range
 from fedview.results import Results
 
@@ -32,7 +32,7 @@ MOST_CLIENTS = 40
 
 def section(results: Results) -> Section:
     """Makes the section on accuracy, loss and the other metrics."""
-    names = _shown(results)
+    names = _choose_metrics(results)
     curves = {name: curves_of(results, name) for name in names}
     curves = {name: found for name, found in curves.items() if found}
     parts = []
@@ -137,7 +137,7 @@ def _range(results: Results, name: str, curves: Iterable[Curve]) -> list[float]:
     return axis_range(name, values, [values, np.array([target])])
 
 
-def _shown(results: Results) -> list[str]:
+def _choose_metrics(results: Results) -> list[str]:
     """Returns the metrics that get a row: the main one first, and the loss."""
     names = main_first(results.metric_names)[:MOST_METRICS]
     return names if LOSS in names else [*names[: MOST_METRICS - 1], LOSS]
@@ -149,11 +149,11 @@ def _lead(results: Results, anything: bool) -> str:
             " The training loss is what clients reported." if anything else ""
         )
     count = len(results.central.get("version", []))
-    parts = [units.counted(count, "evaluation") + " by the evaluator"] if count else []
+    parts = [units.amount(count, "evaluation") + " by the evaluator"] if count else []
     versions = len(results.federated.get("version", []))
     if versions:
         parts.append(
-            f"evaluations of {units.counted(versions, 'version')} by clients, each the "
+            f"evaluations of {units.amount(versions, 'version')} by clients, each the "
             "mean weighted by samples"
         )
     found = " and ".join(parts)
@@ -189,12 +189,12 @@ def _clients(results: Results) -> list[str]:
     title = "The last evaluation by each client, on its own data"
     if len(cells) < all_of_them:
         title += f": the worst {len(cells)} of {all_of_them:,} by {text(names[0])}"
-    return [folded(title, table(heads, cells, " " + "r" * (len(heads) - 1)))]
+    return [fold(title, table(heads, cells, " " + "r" * (len(heads) - 1)))]
 
 
 def _notes(results: Results) -> list[str]:
     notes = []
-    hidden = [n for n in results.metric_names if n not in _shown(results)]
+    hidden = [n for n in results.metric_names if n not in _choose_metrics(results)]
     if hidden:
         notes.append(note(f"Not drawn: {text(', '.join(hidden))}."))
     for rows, whom in (

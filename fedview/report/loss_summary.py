@@ -7,7 +7,7 @@ from fedcore.compressors import MemoryConfig
 from fedcore.config import kind_of, methods
 from fedcore.coordinator.events import Decided, HistoryForked
 from fedcore.protocol import Verdict
-from fedrun.units import counted
+from fedrun.units import amount
 from fedview.report.client_timelines import ClientTimeline
 from fedview.results import Results
 
@@ -36,32 +36,32 @@ def loss_summary(results: Results, timelines: dict[str, ClientTimeline]) -> Loss
     refused -= discarded
     epochs = results.of(HistoryForked)
     gone = refused if not has_memory(results) else 0
-    sentences = [_accepted(results)]
+    sentences = [_describe_accepted(results)]
     if refused:
-        sentences.append(_refused(results, refused, gone))
+        sentences.append(_describe_refused(results, refused, gone))
     late = updates.get(Verdict.REJECTED_STALE.value, 0)
     if late:
         sentences.append(
-            f"{counted(late, 'update')} came too late: {_reason(decided)} "
+            f"{amount(late, 'update')} came too late: {_reason(decided)} "
             "(algorithm.staleness_limit)."
         )
     if discarded:
         sentences.append(
-            f"{counted(discarded, 'update')} held NaN or infinite values and had to be "
+            f"{amount(discarded, 'update')} held NaN or infinite values and had to be "
             "discarded."
         )
     capped = sum(r.verdict is Verdict.ACCEPTED and r.reason != "" for r in decided)
     if capped:
         sentences.append(
-            f"{counted(capped, 'update')} counted for fewer samples than they had "
+            f"{amount(capped, 'update')} counted for fewer samples than they had "
             "(algorithm.samples_cap)."
         )
     fruitless = sum(timeline.fruitless for timeline in timelines.values())
     if fruitless:
         sentences.append(_fruitless(results, fruitless))
-    sentences += _failed(results)
+    sentences += _describe_failures(results)
     sentences += [
-        f"{name} left out {counted(samples, 'sample')} in {counted(tasks, 'task')}: "
+        f"{name} left out {amount(samples, 'sample')} in {amount(tasks, 'task')}: "
         f"{why}."
         for name, (samples, tasks, why) in list(results.skipped.items())[:MOST_NAMED]
     ]
@@ -82,15 +82,15 @@ def loss_summary(results: Results, timelines: dict[str, ClientTimeline]) -> Loss
     if discarded:
         headline = "Nothing was lost except what had to be discarded."
     if gone:
-        headline = f"{counted(gone, 'refused update')} left no trace in the model."
+        headline = f"{amount(gone, 'refused update')} left no trace in the model."
     # A simulated device drops out since the config says so: nothing to warn of.
-    wasted = _wasted(updates, 0 if results.has_virtual_time else fruitless)
+    wasted = _describe_waste(updates, 0 if results.has_virtual_time else fruitless)
     headline = _with_waste(headline, wasted)
     missing = [n for n, failure in results.failures.items() if not failure.went_on]
     if missing:
         more = " and more" if len(missing) > MOST_NAMED else ""
         some = ", ".join(missing[:MOST_NAMED]) + more
-        headline += f" {counted(len(missing), 'client')} failed: {some}."
+        headline += f" {amount(len(missing), 'client')} failed: {some}."
     return LossSummary(headline, sentences, nothing=not (gone or missing or wasted))
 
 
@@ -100,12 +100,12 @@ def _fruitless(results: Results, tasks: int) -> str:
     if results.has_virtual_time:
         why = "since devices drop out as simulate says"
     return (
-        f"{counted(tasks, 'task')} ({share}) ended without an update, {why}; that work "
+        f"{amount(tasks, 'task')} ({share}) ended without an update, {why}; that work "
         "was never sent."
     )
 
 
-def _wasted(updates: Mapping[str, int], fruitless: int) -> list[str]:
+def _describe_waste(updates: Mapping[str, int], fruitless: int) -> list[str]:
     """Says which shares of the work had no use, if they are large.
 
     Updates after the end of the run are left out: nobody needed them.
@@ -135,14 +135,14 @@ def _reason(decided: Sequence[Decided]) -> str:
     """Says how stale the stalest update was; stacked runs keep no reasons."""
     stale = (r for r in decided if r.verdict is Verdict.REJECTED_STALE)
     latest = max(stale, key=lambda r: r.staleness)
-    return latest.reason or f"up to {counted(latest.staleness, 'version')}"
+    return latest.reason or f"up to {amount(latest.staleness, 'version')}"
 
 
-def _failed(results: Results) -> list[str]:
+def _describe_failures(results: Results) -> list[str]:
     """Makes a sentence for each of the first clients that failed."""
     failures = results.failures
     sentences = [
-        f"{name} failed {counted(times, 'time')}, "
+        f"{name} failed {amount(times, 'time')}, "
         f"{'and went on' if went_on else 'and sent nothing since'}: {error}."
         for name, (times, error, went_on) in list(failures.items())[:MOST_NAMED]
     ]
@@ -151,7 +151,7 @@ def _failed(results: Results) -> list[str]:
     return sentences
 
 
-def _accepted(results: Results) -> str:
+def _describe_accepted(results: Results) -> str:
     accepted, waiting = results.summary["accepted"], _waiting(results)
     if not accepted:
         return "No update was accepted yet."
@@ -165,13 +165,13 @@ def _accepted(results: Results) -> str:
     if not _is_balanced(results):
         rest = "are in no version, though the run has ended"
     return (
-        f"Of {counted(accepted, 'accepted update')}, {accepted - waiting:,} are in the "
+        f"Of {amount(accepted, 'accepted update')}, {accepted - waiting:,} are in the "
         f"model, each exactly once; {waiting:,} {rest}."
     )
 
 
 def _waiting(results: Results) -> int:
-    """Accepted updates that are in no version yet."""
+    """Returns how many accepted updates are in no version yet."""
     applied = sum(results.versions.get("updates", []))
     return int(results.summary["accepted"]) - applied
 
@@ -187,10 +187,10 @@ def _is_balanced(results: Results) -> bool:
     return waiting == 0 or (waiting > 0 and results.summary["ended"] is None)
 
 
-def _refused(results: Results, refused: int, gone: int) -> str:
+def _describe_refused(results: Results, refused: int, gone: int) -> str:
     if gone:
         return (
-            f"{counted(refused, 'update')} had no use, and this uplink has no error "
+            f"{amount(refused, 'update')} had no use, and this uplink has no error "
             "memory that could send them later (uplink: error_feedback has one)."
         )
     table = results.updates
@@ -199,8 +199,8 @@ def _refused(results: Results, refused: int, gone: int) -> str:
         for verdict, oldest in zip(table["verdict"], table["oldest"], strict=True)
     )
     return (
-        f"The content of {counted(refused, 'refused update')} went back into the "
-        f"clients' error memories; {counted(carried, 'accepted update')} carried parts "
+        f"The content of {amount(refused, 'refused update')} went back into the "
+        f"clients' error memories; {amount(carried, 'accepted update')} carried parts "
         "of it."
     )
 

@@ -206,7 +206,7 @@ def beside(*parts: str) -> str:
     return f'<div class="beside">{"".join(parts)}</div>'
 
 
-def folded(title: str, body: str) -> str:
+def fold(title: str, body: str) -> str:
     """Makes a part that opens on a click; ``title`` and ``body`` are HTML."""
     return f"<details><summary>{title}</summary>{body}</details>"
 

@@ -62,10 +62,10 @@ def shares_of(
             samples = workload.samples(data, f"train_data of {name}")
             sizes.append(len(samples))
             counted.append(samples.label_counts(np.arange(len(samples))))
-    return Shares(names, np.array(sizes, np.int64), _stacked(counted))
+    return Shares(names, np.array(sizes, np.int64), _stack(counted))
 
 
-def _stacked(counted: list[Numbers | None]) -> Numbers | None:
+def _stack(counted: list[Numbers | None]) -> Numbers | None:
     known = [counts for counts in counted if counts is not None]
     if len(known) < len(counted) or not known:
         return None
@@ -83,7 +83,7 @@ def skew(shares: Shares) -> list[str]:
     """Describes the partition in a few sentences."""
     sizes = shares.samples_N
     sentences = [
-        f"{units.counted(len(sizes), 'client')} hold {sizes.sum():,} samples: "
+        f"{units.amount(len(sizes), 'client')} hold {sizes.sum():,} samples: "
         f"{sizes.min():,} to {sizes.max():,} each, the median is "
         f"{np.median(sizes):,.0f}."
     ]

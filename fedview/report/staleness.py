@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fedcore.protocol import Verdict
-from fedrun.units import counted
+from fedrun.units import amount
 from fedview.report import theme
 from fedview.report.downsample import Floats, floats
 from fedview.report.page import Section, note, plot, text
@@ -58,7 +58,7 @@ def _how_late(staleness: Floats) -> str:
         return "No update was late."
     middle, late = np.quantile(staleness, [0.5, 0.95], method="inverted_cdf")
     return (
-        f"Half of the updates were at most {counted(int(middle), 'version')} late, "
+        f"Half of the updates were at most {amount(int(middle), 'version')} late, "
         f"95&nbsp;% at most {late:,.0f}, the latest {staleness.max():,.0f}."
     )
 

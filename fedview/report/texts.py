@@ -19,7 +19,7 @@ def section(results: Results) -> Section | None:
     count = min(MOST, len(versions))
     places = np.linspace(0, len(versions) - 1, count).round().astype(int)
     rows = [
-        (f"{versions[at]:,}", f"<pre>{text(_shown(written[versions[at]]))}</pre>")
+        (f"{versions[at]:,}", f"<pre>{text(_show(written[versions[at]]))}</pre>")
         for at in places.tolist()
     ]
     more = f" {count} of {len(versions):,} are shown." if len(versions) > count else ""
@@ -27,5 +27,5 @@ def section(results: Results) -> Section | None:
     return Section("texts", "Texts", lead, [table(("version", "text"), rows, "r")])
 
 
-def _shown(written: str) -> str:
+def _show(written: str) -> str:
     return printable(written, lines=True)

@@ -18,7 +18,7 @@ from fedview.report.client_timelines import (
     states,
 )
 from fedview.report.history import downtimes, history, mark_history, time_down
-from fedview.report.page import Section, folded, note, plot, table, text
+from fedview.report.page import Section, fold, note, plot, table, text
 from fedview.results import Results
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def section(results: Results, timelines: dict[str, ClientTimeline]) -> Section:
     lead = (
         "A client trains from its task to the verdict on its update. It is away from "
         "the moment at which the server last heard of it. There were "
-        f"{units.counted(tasks, 'task')}; "
-        f"clients were away {units.counted(losses, 'time')}; "
-        f"{units.counted(fruitless, 'task')} ended without an update."
-        f"{_told_downtimes(results)}"
+        f"{units.amount(tasks, 'task')}; "
+        f"clients were away {units.amount(losses, 'time')}; "
+        f"{units.amount(fruitless, 'task')} ended without an update."
+        f"{_describe_downtimes(results)}"
     )
     drawn, step = coarse([timeline.stretches for timeline in shown], results.seconds)
     lines = plot(
@@ -69,12 +69,12 @@ def section(results: Results, timelines: dict[str, ClientTimeline]) -> Section:
         title = f"The {len(shown)} clients with the most trouble"
         parts = [
             plot(states_figure(results, counted), "Clients by what they did over time"),
-            folded(title, lines),
+            fold(title, lines),
         ]
     return Section("clients", "Clients over time", lead, [*parts, *_marks(results)])
 
 
-def _told_downtimes(results: Results) -> str:
+def _describe_downtimes(results: Results) -> str:
     gaps = [gap for gap in downtimes(results) if gap.how != "ended"]
     if not gaps:
         return ""

@@ -39,7 +39,7 @@ def section(results: Results) -> Section:
         return Section("bytes", "Bytes", "Nothing was transferred.", [])
     both, dense = up.total + down.total, up.uncompressed + down.uncompressed
     lead = (
-        f"{_travelled(results)}The payload was {units.unbroken_bytes(up.total)} up and "
+        f"{_messages(results)}The payload was {units.unbroken_bytes(up.total)} up and "
         f"{units.unbroken_bytes(down.total)} down, {units.versus(both, dense)}: "
         f"{units.unbroken_bytes(dense)} for the same updates and models."
     )
@@ -52,7 +52,7 @@ def section(results: Results) -> Section:
     return Section("bytes", "Bytes", lead, parts)
 
 
-def _travelled(results: Results) -> str:
+def _messages(results: Results) -> str:
     """Says how many bytes messages had; empty for a simulation, which has none."""
     summary = results.summary
     if not summary["in_messages"]:
@@ -79,7 +79,7 @@ def traffic_figure(results: Results, up: ByteCounts, down: ByteCounts) -> "Figur
         moments = np.append(moments, max(results.seconds, moments[-1]))
         for dash, sums, what in (
             ("solid", counts.up_to(moments), name),
-            ("dot", counts.uncompressed_up_to(moments), f"{name}, uncompressed"),
+            ("dot", counts.dense_up_to(moments), f"{name}, uncompressed"),
         ):
             line = Scatter(
                 x=moments / clock.size,

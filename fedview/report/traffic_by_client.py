@@ -20,7 +20,7 @@ from fedrun.traffic import (
     total,
 )
 from fedview.report import theme
-from fedview.report.page import folded, note, plot, table, text
+from fedview.report.page import fold, note, plot, table, text
 from fedview.results import Results
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ def parts(results: Results) -> Iterator[str]:
     if framed and (missing := _missing(results, lanes)):
         yield note(missing)
     clients = {lane.cid for lane in lanes}
-    title = f"Bytes of {units.counted(len(clients - {OTHERS}), 'client')}"
+    title = f"Bytes of {units.amount(len(clients - {OTHERS}), 'client')}"
     if len(clients) > MOST_ROWS:
         title += f" (the {MOST_ROWS} with the most)"
-    yield folded(title, _clients(lanes, names, results.dim))
+    yield fold(title, _clients(lanes, names, results.dim))
 
 
 def bytes_figure(lanes: Mapping[Lane, Load], names: Mapping[str, str]) -> "Figure":

@@ -15,7 +15,7 @@ from fedview.report.client_timelines import (
     selection_note,
 )
 from fedview.report.loss_summary import has_memory
-from fedview.report.page import Section, folded, note, plot, table, text
+from fedview.report.page import Section, fold, note, plot, table, text
 from fedview.report.timeline import rows_axis
 from fedview.results import Results
 
@@ -44,14 +44,14 @@ def section(results: Results, timelines: dict[str, ClientTimeline]) -> Section:
     left_out = selection_note(len(shown), len(timelines))
     if left_out:
         title = f"The {len(shown)} clients with the most trouble"
-        drawn = folded(title, drawn + note(text(left_out)))
+        drawn = fold(title, drawn + note(text(left_out)))
     parts = [_verdict_table(results), drawn, *_reasons(results)]
     lead = (
-        f"{units.counted(sum(updates.values()), 'update')} got a verdict, each exactly "
+        f"{units.amount(sum(updates.values()), 'update')} got a verdict, each exactly "
         "once. Mean staleness and mean weight are of a client's accepted updates."
     )
     if declined := results.summary["declined"]:
-        tasks = units.counted(declined, "task")
+        tasks = units.amount(declined, "task")
         lead += f" Refused before they were computed: {tasks}."
     return Section("updates", "Updates", lead, parts)
 

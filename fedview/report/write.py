@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedcore.errors import ConfigError
-from fedrun.optional import installed
+from fedrun.optional import is_installed
 from fedrun.plain_files import write_text
 from fedview.report.appendix import section as appendix
 from fedview.report.client_timelines import timelines_of
@@ -31,7 +31,7 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
         JournalError: there is no run in the folder, or it is damaged.
         ConfigError: plotly is not installed, as in a container's image.
     """
-    if not installed("plotly"):
+    if not is_installed("plotly"):
         raise ConfigError(
             "a report needs the package plotly, which images of containers leave out: "
             "write it where latecomer is installed with pip, from a backup of the run, "

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedrun.optional import installed, needed
+from fedrun.optional import is_installed, require
 from fedrun.plain_files import replacing
 
 COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # how formulas of spreadsheets begin
@@ -31,10 +31,10 @@ def write_columns(table: Mapping[str, Sequence[Any]], path: Path) -> list[Path]:
         writer.writerow(map(cell, table))
         for row in zip(*table.values(), strict=True):
             writer.writerow(map(cell, row))
-    if installed("pyarrow") and table:
+    if is_installed("pyarrow") and table:
         written.append(path.with_name(f"{path.name}.parquet"))
-        arrow = needed("pyarrow", "frames", "Parquet")
-        parquet = needed("pyarrow.parquet", "frames", "Parquet")
+        arrow = require("pyarrow", "frames", "Parquet")
+        parquet = require("pyarrow.parquet", "frames", "Parquet")
         with replacing(written[1]) as temporary:
             parquet.write_table(arrow.table(dict(table)), temporary)
     return written
@@ -54,4 +54,4 @@ def text_of(cell: str) -> str:
 
 def formats() -> str:
     """Returns names the formats that :func:`write_columns` writes."""
-    return "CSV and Parquet" if installed("pyarrow") else FORMATS
+    return "CSV and Parquet" if is_installed("pyarrow") else FORMATS

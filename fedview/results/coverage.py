@@ -38,7 +38,7 @@ from fedrun.journal.store import Row
 
 
 class Activity(StrEnum):
-    """What a client does at the moment, as its last record says."""
+    """The present activity of a client, as its last record says."""
 
     IDLE = "idle"
     TRAINS = "trains"
@@ -57,7 +57,7 @@ class Activity(StrEnum):
 
 
 class Activities:
-    """What each client does; ``observe`` takes the records in their order."""
+    """Follows each client's activity; ``observe`` takes the records in their order."""
 
     def __init__(self) -> None:
         self.now: dict[str, Activity] = {}  # by the clients' ids
@@ -314,7 +314,7 @@ class Coverage:
         return sorted(away, key=lambda c: -1 if c.version is None else c.version)
 
     def is_replaced(self, cid: str) -> bool:
-        """Whether a newer client has the name of this one."""
+        """Returns whether a newer client has the name of this one."""
         client = self.clients.get(cid)
         return client is not None and self._named.get(client.name, client) is not client
 
@@ -373,7 +373,7 @@ class ShortVersions:
 
     @property
     def sentence(self) -> str:
-        """What to say of the newest versions; empty: they are as they should be."""
+        """A warning about the newest versions; empty if they are as they should be."""
         if not self._had_full or self._in_a_row < IN_A_ROW:
             return ""
         updates = "1 update" if self._count == 1 else f"{self._count:,} updates"

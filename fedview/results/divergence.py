@@ -87,11 +87,11 @@ class Divergence:
         if isinstance(record, Enrolled) and record.role == "evaluator":
             self.evaluators.add(record.cid)
         elif isinstance(record, Evaluated) and record.cid in self.evaluators:
-            self.evaluated(record.values, record.version)
+            self.observe_evaluation(record.values, record.version)
         elif isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED:
             self._update(record)
 
-    def evaluated(self, values: Mapping[str, float], version: int) -> None:
+    def observe_evaluation(self, values: Mapping[str, float], version: int) -> None:
         """Takes note of an evaluation by an evaluator."""
         if LOSS in values:
             self._judge(self._tested, values[LOSS], version)

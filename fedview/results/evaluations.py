@@ -47,7 +47,7 @@ def by_version(run: Records) -> Table:
             "version": version,
             "clients": len(records),
             "samples": sum(r.samples for r in records.values()),
-            **_merged(list(records.values())),
+            **_merge(list(records.values())),
         }
         for version, records in sorted(own_evaluations(run).items())
     ]
@@ -98,18 +98,18 @@ def _values(record: Evaluated) -> dict[str, float]:
     return {k + METRIC * (k in NOT_METRICS): v for k, v in values.items()}
 
 
-def _merged(records: list[Evaluated]) -> dict[str, float]:
+def _merge(records: list[Evaluated]) -> dict[str, float]:
     """Returns the mean of each metric over clients, weighted by their samples.
 
     Each is followed by its number of samples; NaN and 0 if no client has a number.
     """
-    told = [(record, _values(record)) for record in records]
+    read = [(record, _values(record)) for record in records]
     alike = not any(record.samples for record in records)
     found: dict[str, float] = {}
-    for name in dict.fromkeys(name for _, values in told for name in values):
+    for name in dict.fromkeys(name for _, values in read for name in values):
         pairs = [
             (1 if alike else record.samples, values[name])
-            for record, values in told
+            for record, values in read
             if is_number(values.get(name)) and (alike or record.samples)
         ]
         total = sum(weight for weight, _ in pairs)

@@ -52,7 +52,7 @@ def failures_of(records: Iterable[Any], names: Mapping[str, str]) -> dict[str, F
     return found
 
 
-def left_out_of(
+def count_left_out(
     records: Iterable[Skipped], names: Mapping[str, str]
 ) -> dict[str, LeftOut]:
     """Returns clients whose code left samples out, by name.

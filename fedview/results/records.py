@@ -98,7 +98,7 @@ class Records:
 
     @cached_property
     def seconds(self) -> float:
-        """How long the run has lasted, up to its last record.
+        """The seconds from the start of the run to its last record.
 
         Servers that start and stop when it has ended do not make it longer.
         """
@@ -112,7 +112,7 @@ class Records:
 
     @cached_property
     def dim(self) -> int:
-        """How many values the model has."""
+        """The number of values of the model."""
         return ParamSpec.from_json(self.configured.spec).dim
 
     @cached_property

@@ -14,13 +14,13 @@ from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedrun.files import complete, load_model, load_rest
 from fedrun.journal import Journal, public_model
-from fedrun.optional import needed
+from fedrun.optional import require
 from fedrun.traffic import Lane, Load, Traffic, Way, in_messages
 from fedrun.traffic_file import read_traffic
 from fedview.results import evaluations, tables
 from fedview.results.coverage import Coverage
 from fedview.results.divergence import Divergence, classes_of
-from fedview.results.failures import Failure, LeftOut, failures_of, left_out_of
+from fedview.results.failures import Failure, LeftOut, count_left_out, failures_of
 from fedview.results.records import Records
 from fedview.results.summary import as_html, counts_of, last_values
 from fedview.results.tables import Table
@@ -136,7 +136,7 @@ class Results(Records):
         """
         if name not in FRAMES:
             raise ConfigError(f"frame {name!r}: expected one of {', '.join(FRAMES)}")
-        pandas = needed("pandas", "frames", "Results.frame")
+        pandas = require("pandas", "frames", "Results.frame")
         return pandas.DataFrame(getattr(self, name))
 
     # --------------------------------------------------------------------- summary
@@ -173,7 +173,7 @@ class Results(Records):
     @cached_property
     def skipped(self) -> dict[str, LeftOut]:
         """Clients whose code left samples out, by name."""
-        return left_out_of(self.of(Skipped), self.names)
+        return count_left_out(self.of(Skipped), self.names)
 
     @cached_property
     def messages(self) -> dict[Way, int] | None:

@@ -33,7 +33,7 @@ def counts_of(run: Records, messages: Mapping[Way, int] | None) -> dict[str, Any
     exchanges = len(decided) + sum(record.nbytes > 0 for record in tasks)
     payload_up = sum(record.nbytes for record in decided)
     payload_down = sum(record.nbytes for record in tasks)
-    told = messages or {"up": payload_up, "down": payload_down}
+    nbytes = messages or {"up": payload_up, "down": payload_down}
     return {
         "run": run.configured.run_id,
         "ended": run.end,
@@ -43,8 +43,8 @@ def counts_of(run: Records, messages: Mapping[Way, int] | None) -> dict[str, Any
         "updates": dict(verdicts),
         "declined": len(run.of(Declined)),
         "accepted": verdicts[Verdict.ACCEPTED.value],
-        "bytes_up": told["up"],
-        "bytes_down": told["down"],
+        "bytes_up": nbytes["up"],
+        "bytes_down": nbytes["down"],
         "in_messages": messages is not None,
         "payload_up": payload_up,
         "payload_down": payload_down,

@@ -19,7 +19,7 @@ def absence(coverage: Coverage) -> str:
     missing = coverage.missing
     if not missing:
         return ""
-    some = _listed([f"{client.name} ({since(client)})" for client in missing])
+    some = _list_names([f"{client.name} ({since(client)})" for client in missing])
     names = {client.name for client in list(coverage.clients.values())}
     who = f"{len(missing):,} of {len(names):,} clients"
     return f"{who} had no part in the last {coverage.recent_updates:,} updates: {some}."
@@ -50,7 +50,7 @@ def _domination(coverage: Coverage) -> Iterable[str]:
     some = [f"{c.name} ({c.recent / coverage.recent_mass:.0%})" for c in few]
     who = f"{len(few):,} of {clients:,} clients make{'' if len(few) > 1 else 's'}"
     what = f"half of the last {coverage.recent_updates:,} updates"
-    yield f"{who} up {what}: {_listed(some)}."
+    yield f"{who} up {what}: {_list_names(some)}."
 
 
 def _imbalance(coverage: Coverage) -> Iterable[str]:
@@ -83,10 +83,10 @@ def _fading(coverage: Coverage) -> Iterable[str]:
     if fading:
         some = "Label that fades" if len(fading) == 1 else "Labels that fade"
         updates = f"{coverage.recent_labels:,} updates"
-        yield f"{some} in the last {updates}: {_listed(fading)}."
+        yield f"{some} in the last {updates}: {_list_names(fading)}."
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     """Lists the first few names, and how many more there are."""
     more = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""What a run's model would have been with other settings, or without some clients."""
+"""Replays a run with other settings, or without some of its clients."""
 
 from fedview.what_if.compare import compare as compare
 from fedview.what_if.counterfactual import Counterfactual as Counterfactual

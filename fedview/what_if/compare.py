@@ -11,7 +11,7 @@ from fedcore.errors import ConfigError, CorruptJournalError
 from fedrun.config import FederationConfig
 from fedrun.journal import Configured, Journal
 from fedrun.journal.replay import Replay
-from fedrun.journal.restored import Restored, opened_of
+from fedrun.journal.restored import Restored, open_payload
 from fedrun.journal.store import Row
 from fedview.results.coverage import Coverage
 from fedview.what_if.counterfactual import Counterfactual, Versions
@@ -25,7 +25,7 @@ from fedview.what_if.feedback import (
 )
 from fedview.what_if.outcome import Outcome
 from fedview.what_if.progress import Progress, silent
-from fedview.what_if.settings import changed_config, newest_config, require_trainers
+from fedview.what_if.settings import newest_config, override_config, require_trainers
 
 
 def compare(
@@ -51,7 +51,7 @@ def compare(
     with closing(Journal.open(run, read_only=True)) as journal:
         journal.require_sound()
         require_trainers(journal, without)
-        pair = _Pair(journal, changed_config(journal, changes), without)
+        pair = _Pair(journal, override_config(journal, changes), without)
         total = journal.store.last
         for number, record in journal.entries():
             pair.take(record)
@@ -75,8 +75,8 @@ class _Pair:
             self._replay = Replay(journal, config, whole_records=False)
         self._left_out = Restored(journal, without, config) if without else None
         newest = newest_config(journal)
-        self._before = Coverage(newest.algorithm.counted)
-        self._after = Coverage((config or newest).algorithm.counted)
+        self._before = Coverage(newest.algorithm.count_update)
+        self._after = Coverage((config or newest).algorithm.count_update)
         self._decisions, self._versions = Decisions(), Versions()
         self._sensitivity = Sensitivity(self._recorded.coordinator)
         self._exposure = Exposure()
@@ -91,7 +91,7 @@ class _Pair:
 
     def take(self, record: Row) -> None:
         """Applies a record to both."""
-        opened = opened_of(record, self._recorded.coordinator.algorithm)
+        opened = open_payload(record, self._recorded.coordinator.algorithm)
         for each in self._recorded.take(record, opened):
             self._before.observe(each)
             self._sensitivity.observe(each, opened and opened.payload)
@@ -164,7 +164,7 @@ class _Pair:
         )
 
     def _feedback(self) -> float | None:
-        """The largest answers of the others, as a share of the difference.
+        """Returns the largest answers of the others, as a share of the difference.
 
         None where that is not known: for other settings, and for some recipes.
         """

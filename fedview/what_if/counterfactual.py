@@ -1,4 +1,4 @@
-"""How the model of a replay differs from the recorded one: tables and sentences."""
+"""Compares the model of a replay with the recorded one, in tables and sentences."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from fedcore.arrays import norm
 from fedcore.coordinator.events import Stepped
 from fedcore.typing import JSON
 from fedrun.evaluation import Evaluation
-from fedrun.units import counted
+from fedrun.units import amount
 from fedview.results.tables import Table, columns
 from fedview.what_if.decisions import Decisions
 from fedview.what_if.outcome import Outcome
@@ -51,7 +51,7 @@ class Versions:
         )
 
     def table(self) -> Table:
-        """A row for each recorded version."""
+        """Returns a row for each recorded version."""
         return columns(self._rows)
 
 
@@ -187,12 +187,17 @@ class Counterfactual:
             differ = sum(bool(each) for each in self.versions["distance"])
             lines.append(
                 f"version {self.first} is the first that differs; {differ} of "
-                f"{counted(total, 'version')} do"
+                f"{amount(total, 'version')} do"
             )
-        return lines + self._decided() + self._measured() + self._answers()
+        return (
+            lines
+            + self._describe_decisions()
+            + self._describe_metrics()
+            + self._answers()
+        )
 
     def _answers(self) -> list[str]:
-        """How far to trust the replay."""
+        """Says how far the replay can be trusted."""
         if not self.distance:
             return []
         said = (
@@ -214,26 +219,26 @@ class Counterfactual:
     def _silence(self, name: str) -> str:
         return f"{name} has no update in the model: none was accepted"
 
-    def _decided(self) -> list[str]:
+    def _describe_decisions(self) -> list[str]:
         decided, lines = self.decisions, []
         if decided.left_out:
             share = sum(self.recorded.share(name) for name in self.without)
             lines.append(
-                f"{counted(decided.left_out, 'update')} of {decided.updates} left "
+                f"{amount(decided.left_out, 'update')} of {decided.updates} left "
                 f"out; their share of the recorded model is {share:.1%}"
             )
         if decided.weights:
             lines.append(
-                f"{counted(decided.weights, 'update')} with another weight λ; the "
+                f"{amount(decided.weights, 'update')} with another weight λ; the "
                 f"largest change is {decided.largest:.3g}"
             )
         lines += [
-            f"{counted(count, 'update')}: {was} in the run, {then} in the replay"
+            f"{amount(count, 'update')}: {was} in the run, {then} in the replay"
             for (was, then), count in decided.verdicts.most_common()
         ]
         return lines
 
-    def _measured(self) -> list[str]:
+    def _describe_metrics(self) -> list[str]:
         rows = zip(*self.evaluations.values(), strict=True) if self.samples else ()
         return [
             f"{name}: {was:.4f} recorded, {then:.4f} replayed"
@@ -242,7 +247,7 @@ class Counterfactual:
         ]
 
     def to_json(self) -> JSON:
-        """The comparison as plain data."""
+        """Returns the comparison as plain data."""
         return {
             "run": str(self.run),
             "without": list(self.without),

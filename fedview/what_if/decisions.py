@@ -1,4 +1,4 @@
-"""What a replay decides otherwise than the recorded run did."""
+"""Finds the decisions of a replay that differ from those of the recorded run."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How much a replay without a client can be wrong: what the others' answers could be.
+"""Bounds the error of a replay without a client, whose others would answer otherwise.
 
 A replay keeps the updates of the other clients, which they computed on models that held
 the missing one. On the models without it they would have computed others. The journal
@@ -44,7 +44,7 @@ _PLACES = 4096  # values of the model that stand for all of them
 
 
 def unknown_because(config: AlgorithmConfig) -> str:
-    """Why the feedback of a recipe cannot be told; empty if it can."""
+    """Says why the feedback of a recipe cannot be told; empty if it can."""
     if config.aggregator.kind != WeightedMean().kind:
         return f"algorithm.aggregator is {config.aggregator.kind}, no weighted mean"
     if not isinstance(config.server, SGD):
@@ -55,7 +55,7 @@ def unknown_because(config: AlgorithmConfig) -> str:
 
 
 class Sensitivity:
-    """How fast the updates of a run change with the model that they are based on."""
+    """Measures how fast a run's updates change with their base model."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         """Begins at version 0 of a run that is restored or replayed."""
@@ -86,7 +86,7 @@ class Sensitivity:
                 return
             delta_P = payloads.decode(payload)[self._places]
             first = self._first.setdefault(record.cid, (model_P, delta_P))
-            samples = state.algorithm.config.counted(record.samples)
+            samples = state.algorithm.config.count_update(record.samples)
             self._moved += samples * norm(model_P - first[0]) ** 2
             self._changed += samples * norm(delta_P - first[1]) ** 2
 
@@ -97,7 +97,7 @@ class Sensitivity:
 
 
 class Exposure:
-    """How far from the recorded models the others would have trained."""
+    """Measures how far from the recorded models the others would have trained."""
 
     def __init__(self) -> None:
         self._apart = {0: 0.0}  # ‖ε‖, by version
@@ -116,7 +116,7 @@ class Exposure:
         """
         config = without.algorithm.config
         if isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED:
-            samples = config.counted(record.samples)
+            samples = config.count_update(record.samples)
             self._sum += record.weight * samples * self._apart[record.base]
             self._samples += samples
         elif isinstance(record, Stepped):
@@ -124,7 +124,7 @@ class Exposure:
             self._apart[record.version] = distance(everybody, without)
 
     def close(self, without: Coordinator) -> None:
-        """The updates in the buffer have made a version."""
+        """Notes that the updates in the buffer have made a version."""
         server = without.algorithm.config.server
         if self._samples and isinstance(server, SGD):
             self._total += server.lr * self._sum / self._samples
@@ -153,7 +153,7 @@ def distance(one: Coordinator, other: Coordinator) -> float:
 
 
 class Estimate(NamedTuple):
-    """What a replay says of one client, and how much that can be wrong."""
+    """The effect of one client in a replay, and its largest error."""
 
     effect: float
     distance: float
@@ -162,7 +162,7 @@ class Estimate(NamedTuple):
 
 
 class Trust(NamedTuple):
-    """How far the order of the clients in a replay can be trusted."""
+    """Says how far the order of the clients in a replay can be trusted."""
 
     feedback: float = 0.0
     """The largest one of a client."""
@@ -191,7 +191,7 @@ def trust_in(found: Sequence[Estimate], why_not: str) -> Trust:
     slopes = [abs(each.effect) / each.distance for each in found if each.distance]
     steepest = max(filter(math.isfinite, slopes), default=0.0)
     doubts = [each.feedback * each.distance * steepest for each in found]
-    correlation = _expected([each.effect for each in found], doubts)
+    correlation = _estimate_correlation([each.effect for each in found], doubts)
     if not why_not and feedback > MOST_FEEDBACK:
         share = f"{feedback:.0%}" if math.isfinite(feedback) else "any share"
         why_not = (
@@ -207,8 +207,8 @@ def trust_in(found: Sequence[Estimate], why_not: str) -> Trust:
     return Trust(feedback, correlation, doubts, why_not, holds)
 
 
-def _expected(effects: Sequence[float], doubts: Sequence[float]) -> float:
-    """The lower one of two mean correlations, with effects that are drawn anew."""
+def _estimate_correlation(effects: Sequence[float], doubts: Sequence[float]) -> float:
+    """Returns the lower of two mean correlations, with effects drawn anew."""
     known = [
         (effect, doubt / DEVIATIONS)
         for effect, doubt in zip(effects, doubts, strict=True)

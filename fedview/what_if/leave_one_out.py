@@ -24,8 +24,8 @@ from fedrun.evaluation import Evaluation
 from fedrun.files import save_model
 from fedrun.journal import Configured, Journal
 from fedrun.journal.replay import Replay
-from fedrun.journal.restored import Restored, opened_of
-from fedrun.units import counted
+from fedrun.journal.restored import Restored, open_payload
+from fedrun.units import amount
 from fedview.results.coverage import Coverage
 from fedview.results.tables import Table, columns
 from fedview.what_if.feedback import (
@@ -39,7 +39,7 @@ from fedview.what_if.feedback import (
     unknown_because,
 )
 from fedview.what_if.progress import Progress, silent
-from fedview.what_if.settings import changed_config, newest_config, trainers
+from fedview.what_if.settings import newest_config, override_config, trainers
 
 EvaluateFiles = Callable[[Sequence[Path]], Iterable[Evaluation]]
 """Returns the metrics of model files, in their order."""
@@ -88,7 +88,7 @@ class LeaveOneOut:
         return not self.trust.why_not
 
     def effect(self, left: Left) -> float:
-        """How much better the model is thanks to a client, in the ranking's metric.
+        """Returns how much better a client makes the model, in the ranking's metric.
 
         It is the loss without the client minus the loss with it; a metric that is
         better the higher it is counts the other way round.
@@ -120,14 +120,14 @@ class LeaveOneOut:
 
     @property
     def sentences(self) -> list[str]:
-        """What came out, in words, with how far to trust it."""
-        lines = [_ANSWERS, self._trusted()]
+        """The findings, in words, with how far they can be trusted."""
+        lines = [_ANSWERS, self._describe_trust()]
         absent = [left.client for left in self.clients if not left.updates]
         if absent:
             has = "has" if len(absent) == 1 else "have"
             lines.append(f"{', '.join(absent)} {has} no update in the model")
         if self.everybody is not None and self.trust.holds:
-            return [*lines, *self._helped(self.everybody)]
+            return [*lines, *self._describe_effects(self.everybody)]
         if self.is_ranked:
             lines.append(
                 "the clients are ranked by how far the model is from the recorded one "
@@ -135,8 +135,8 @@ class LeaveOneOut:
             )
         return lines
 
-    def _trusted(self) -> str:
-        """How far to trust the order, or why there is none."""
+    def _describe_trust(self) -> str:
+        """Says how far the order can be trusted, or why there is none."""
         trust = self.trust
         if trust.why_not:
             return f"no ranking: {trust.why_not}; {_INSTEAD}"
@@ -150,8 +150,8 @@ class LeaveOneOut:
             "is expected"
         )
 
-    def _helped(self, everybody: Evaluation) -> list[str]:
-        """Who helped and who hurt, beyond doubt."""
+    def _describe_effects(self, everybody: Evaluation) -> list[str]:
+        """Names the clients that helped or hurt beyond doubt."""
         lines = [
             f"{self.metric} of the model of all clients: "
             f"{everybody.metrics[self.metric]:.4f}"
@@ -175,8 +175,8 @@ class LeaveOneOut:
             lines.append(f"the model is better without {names}")
         elif heard:
             lines.append("no client hurt beyond doubt")
-        told = {left.client for left in [*helped, *hurt]}
-        if others := [left.client for left in heard if left.client not in told]:
+        named = {left.client for left in [*helped, *hurt]}
+        if others := [left.client for left in heard if left.client not in named]:
             each = "each be" if len(others) > 1 else "be"
             lines.append(f"the effect of {', '.join(others)} may {each} none")
         return lines
@@ -186,7 +186,7 @@ class LeaveOneOut:
         return f"the {self.metric} without it is {left.metrics[self.metric]:.4f}{doubt}"
 
     def to_json(self) -> JSON:
-        """The ranking as plain data."""
+        """Returns the ranking as plain data."""
         return {
             "run": str(self.run),
             "changes": list(self.changes),
@@ -233,11 +233,11 @@ def rank(
     """
     with closing(Journal.open(run, read_only=True)) as journal:
         journal.require_sound()
-        config = changed_config(journal, changes)
+        config = override_config(journal, changes)
         names = trainers(journal)
         if len(names) < 2:
             raise ConfigError(
-                f"{run}: has {counted(len(names), 'client')}; leaving one out needs two"
+                f"{run}: has {amount(len(names), 'client')}; leaving one out needs two"
             )
         (spec, initial_D), rest = journal.initial(), journal.rest()
         paths: list[Path] = []
@@ -249,9 +249,9 @@ def rank(
 
             save(initial_D)  # measured first: a wrong app or metric is told at once
             known = None if evaluate is None else next(iter(evaluate(paths)))
-            chosen = _chosen(known, metric)
+            chosen = _choose_metric(known, metric)
             everybody, found = None, []
-            for everybody_D, left, without_D in _replayed(
+            for everybody_D, left, without_D in _replay_without(
                 journal, config, names, progress
             ):
                 if len(paths) == 1:
@@ -264,10 +264,10 @@ def rank(
                 found = [left._replace(metrics=each.metrics) for left, each in pairs]
         settings = (config or newest_config(journal)).algorithm
     ranked = LeaveOneOut(run, tuple(changes), chosen, everybody, found)
-    return _judged(ranked, unknown_because(settings))
+    return _rank(ranked, unknown_because(settings))
 
 
-def _judged(found: LeaveOneOut, why_not: str) -> LeaveOneOut:
+def _rank(found: LeaveOneOut, why_not: str) -> LeaveOneOut:
     """Ranks the clients, if their order can be trusted."""
     heard = [left for left in found.clients if left.updates]
     estimates = [
@@ -304,7 +304,7 @@ class _Without:
         if self.run.take(record, opened) or isinstance(record, Stepped):
             self.exposure.observe(record, everybody, self.run.coordinator)
 
-    def left(
+    def compare(
         self, everybody: Coordinator, coverage: Coverage, sensitivity: float
     ) -> Left:
         """Compares the last models."""
@@ -329,7 +329,7 @@ def _finish(run: Coordinator) -> None:
     run.flush(run.state.at)
 
 
-def _replayed(
+def _replay_without(
     journal: Journal,
     config: FederationConfig | None,
     names: Sequence[str],
@@ -352,10 +352,10 @@ def _replayed(
         )
         everybody = run.coordinator
         lacking = [_Without(journal, name, config) for name in group]
-        coverage = Coverage((config or newest_config(journal)).algorithm.counted)
+        coverage = Coverage((config or newest_config(journal)).algorithm.count_update)
         sensitivity = Sensitivity(everybody)
         for _, record in journal.entries():
-            opened = opened_of(record, everybody.algorithm)
+            opened = open_payload(record, everybody.algorithm)
             if isinstance(record, Configured):
                 for one in lacking:
                     one.run.take(record)
@@ -368,12 +368,12 @@ def _replayed(
             progress(done, total)
         _finish(everybody)
         for one in lacking:
-            left = one.left(everybody, coverage, sensitivity.value)
+            left = one.compare(everybody, coverage, sensitivity.value)
             yield model_of(everybody), left, model_of(one.run.coordinator)
 
 
-def _chosen(everybody: Evaluation | None, metric: str | None) -> str:
-    """The metric to rank by.
+def _choose_metric(everybody: Evaluation | None, metric: str | None) -> str:
+    """Returns the metric to rank by.
 
     Raises:
         ConfigError: there is no such metric.

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fedcore.params import ParamSpec, Rest
 from fedcore.typing import Vector
 from fedrun.files import complete, save_model
-from fedrun.units import counted
+from fedrun.units import amount
 from fedview.results.coverage import Coverage
 
 
@@ -40,8 +40,8 @@ class Outcome:
         """The version and what it is made of."""
         version, updates = self.version, self.updates
         if not self.buffered:
-            return f"version {version}, {counted(updates, 'update')} in the model"
-        before = counted(updates - self.buffered, "update")
+            return f"version {version}, {amount(updates, 'update')} in the model"
+        before = amount(updates - self.buffered, "update")
         return (
             f"version {version - 1}, {before} in the model and {self.buffered} in the "
             f"buffer, which the comparison adds as version {version}"
@@ -54,6 +54,6 @@ class Outcome:
         )
 
     def share(self, name: str) -> float:
-        """The share that the clients of this name have in all updates."""
+        """Returns the share that the clients of this name have in all updates."""
         mass = sum(c.mass for c in self.coverage.clients.values() if c.name == name)
         return mass / self.coverage.mass if self.coverage.mass else 0.0

@@ -8,11 +8,11 @@ import numpy as np
 
 from fedcore.errors import ConfigError
 from fedrun import units
-from fedrun.optional import installed
+from fedrun.optional import is_installed
 from fedrun.plain_files import write_text
 from fedview.report import theme
 from fedview.report.downsample import downsample
-from fedview.report.page import Section, folded, note, page, plot, table, text
+from fedview.report.page import Section, fold, note, page, plot, table, text
 from fedview.results.tables import Table
 from fedview.what_if.counterfactual import Counterfactual
 from fedview.what_if.leave_one_out import LeaveOneOut
@@ -34,7 +34,7 @@ def write_page(found: Counterfactual | LeaveOneOut, out: Path) -> Path:
     Raises:
         ConfigError: plotly is not installed.
     """
-    if not installed("plotly"):
+    if not is_installed("plotly"):
         raise ConfigError("--page: needs the package plotly, which is not installed")
     html = _ranking(found) if isinstance(found, LeaveOneOut) else _counterfactual(found)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -68,10 +68,12 @@ def _counterfactual(found: Counterfactual) -> str:
         sections.append(
             Section("labels", "Labels", "Shares of the labels in both models.", [cells])
         )
-    return page(title, _intro(title, _asked(found), found.sentences), sections)
+    return page(
+        title, _intro(title, _describe_question(found), found.sentences), sections
+    )
 
 
-def _asked(found: Counterfactual | LeaveOneOut) -> str:
+def _describe_question(found: Counterfactual | LeaveOneOut) -> str:
     if isinstance(found, LeaveOneOut):
         asked = "without each client in turn"
     else:
@@ -89,7 +91,7 @@ def _intro(title: str, heading: str, sentences: Sequence[str]) -> str:
 
 
 def _evaluations(found: Counterfactual) -> Section:
-    lead = f"Both models on {units.counted(found.samples, 'sample')} of the app."
+    lead = f"Both models on {units.amount(found.samples, 'sample')} of the app."
     heads = ("metric", "recorded", "replayed")
     cells = _cells(found.evaluations, heads, "{:.4f}|{:.4f}")
     return Section("metrics", "Metrics", lead, [cells])
@@ -101,7 +103,7 @@ def _versions(found: Counterfactual) -> Section:
         ("tensor", "values", "distance", "share of its norm"),
         "{:,}|{:.4g}|{:.2%}",
     )
-    parts = [folded("Distance by tensor", layers), note(text(_GUARANTEE))]
+    parts = [fold("Distance by tensor", layers), note(text(_GUARANTEE))]
     if found.versions:
         parts.insert(0, plot(distance_figure(found), "Distance of the two models"))
     lead = "The distance of the two models whenever the run made a version."
@@ -144,7 +146,9 @@ def _ranking(found: LeaveOneOut) -> str:
     parts = [drawn, cells, note(text(_GUARANTEE))]
     order = ", the most helpful one first" if "effect" in found.table else ""
     section = Section("clients", f"Clients{order}", lead, parts)
-    return page(title, _intro(title, _asked(found), found.sentences), [section])
+    return page(
+        title, _intro(title, _describe_question(found), found.sentences), [section]
+    )
 
 
 def ranking_figure(found: LeaveOneOut) -> "Figure":

@@ -17,7 +17,7 @@ def newest_config(journal: Journal) -> FederationConfig:
     return parse_config(journal.configurations()[-1][1].config)
 
 
-def changed_config(
+def override_config(
     journal: Journal, changes: Collection[str]
 ) -> FederationConfig | None:
     """Returns a run's newest config with ``field=value`` changes; None: there are none.
@@ -83,7 +83,7 @@ def require_trainers(journal: Journal, without: Collection[str]) -> None:
 
 
 def _roles(journal: Journal) -> dict[str, str]:
-    """The last role under each name; a name that ever trained stays a trainer."""
+    """Returns each name's last role; a name that ever trained stays a trainer."""
     roles: dict[str, str] = {}
     for entry in journal.store.find(Enrolled.__name__):
         record = entry.record

@@ -1,4 +1,4 @@
-"""How a client reaches a server: its address, TLS, and the meaning of failures."""
+"""Connects a client to a server: its address, TLS, and the meaning of failures."""
 
 import ssl
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ class Address:
             raise ConfigError("--certificate and --key belong together")
 
     def __str__(self) -> str:
-        """HOST:PORT, or the path of a socket."""
+        """Returns HOST:PORT, or the path of a socket."""
         if self.is_socket:
             return self.host
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -148,7 +148,7 @@ def parse_address(text: str, **trust: Any) -> Address:
     return Address(host.strip("[]"), int(port), **trust)
 
 
-def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
+def explain(error: grpc.RpcError, address: Address) -> LatecomerError:
     """Returns a failed call as an error of this platform."""
     code, details = error.code(), from_peer(error.details() or "")
     if "WRONG_VERSION_NUMBER" in details:
@@ -164,8 +164,8 @@ def explained(error: grpc.RpcError, address: Address) -> LatecomerError:
     match code:
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED:
             _, _, reason = details.rpartition(_NOT_REACHED)  # gRPC repeats the address
-            told = f"{address} does not answer: {reason}{address.by_the_way}"
-            return UnavailableError(told)
+            text = f"{address} does not answer: {reason}{address.by_the_way}"
+            return UnavailableError(text)
         case grpc.StatusCode.CANCELLED:
             return UnavailableError(f"{address} broke off: {details}")
         case grpc.StatusCode.INTERNAL:  # as if the call had never come
@@ -197,7 +197,7 @@ def explaining(address: Address) -> Iterator[None]:
     try:
         yield
     except grpc.RpcError as error:
-        raise explained(error, address) from error
+        raise explain(error, address) from error
 
 
 def _is_handshake(details: str, address: Address) -> bool:

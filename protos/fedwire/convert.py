@@ -118,16 +118,16 @@ def read_settled(seq: int, code: int, proof: Proof = 0) -> Settled:
     return Settled(seq, read_verdict(code), proof) if seq else NOTHING_SETTLED
 
 
-def settled_code(settled: Settled) -> pb.Answer:
+def encode_settled(settled: Settled) -> pb.Answer:
     """Returns the code of a verdict that a client knows, or that of none."""
     if settled.verdict is None:
         return pb.ANSWER_UNSPECIFIED
     return answer_code(settled.verdict)
 
 
-def read_seconds(told: float) -> Seconds:
+def read_seconds(seconds: float) -> Seconds:
     """Returns a time for which a peer asks to wait, as far as anybody can wait."""
-    return min(max(0.0, told), MOST_WAIT) if math.isfinite(told) else 0.0
+    return min(max(0.0, seconds), MOST_WAIT) if math.isfinite(seconds) else 0.0
 
 
 def device_of(device: Device | None) -> pb.Device | None:
@@ -144,7 +144,7 @@ def read_device(message: pb.Device) -> Device:
     return Device(message.model, **facts)
 
 
-def measured_of(measured: Measured | None) -> pb.Measured | None:
+def encode_measured(measured: Measured | None) -> pb.Measured | None:
     """Returns what a training took as a message of the wire; None if not measured."""
     if measured is None:
         return None
@@ -237,7 +237,7 @@ def pull_request(
         held_digest=digest_bytes(held.digest)[:SHORT] if held else b"",
         abandoned=[epoch_number(left.epoch) for left in pull.abandoned],
         settled=pull.settled.seq,
-        settled_verdict=settled_code(pull.settled),
+        settled_verdict=encode_settled(pull.settled),
         history_from=pull.history_from,
         partial=partial,
         partial_bytes=partial_bytes,
@@ -419,7 +419,7 @@ def push_header(push: Push, key: bytes) -> pb.PushHeader:
         seq=push.seq,
         base=push.base.version,
         settled=push.settled.seq,
-        settled_verdict=settled_code(push.settled),
+        settled_verdict=encode_settled(push.settled),
         samples=push.samples,
         steps=push.steps,
         update_norm=push.update_norm,
@@ -432,7 +432,7 @@ def push_header(push: Push, key: bytes) -> pb.PushHeader:
         crc32=zlib.crc32(push.payload) if is_small else 0,
         size=0 if is_small else len(push.payload),
         digest=b"" if is_small else digest_bytes(push.digest),
-        measured=measured_of(push.measured),
+        measured=encode_measured(push.measured),
         metrics=push.metrics,
         task=push.task,
     )

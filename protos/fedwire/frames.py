@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from fedcore.errors import ProtocolError, UnavailableError
 from fedcore.typing import Bytes
-from fedwire.texts import cleaned
+from fedwire.texts import clean
 from fedwire.v1.federation_pb2 import PullFrame, PullReply, PushFrame, PushHeader
 
 CHUNK = 1 << 20  # measured: the fastest between 64 KiB and 4 MiB
@@ -57,7 +57,7 @@ def read_reply(frame: bytes) -> PullReply:
     Raises:
         ProtocolError: the frame holds no reply.
     """
-    return cleaned(_read(PullFrame, frame, "an answer", "reply").reply)
+    return clean(_read(PullFrame, frame, "an answer", "reply").reply)
 
 
 def _read(kind: type[Frame], frame: bytes, whole: str, content: str) -> Frame:

@@ -24,7 +24,7 @@ def cid_of(key: bytes) -> str:
     Raises:
         ProtocolError: ``key`` has another length than keys have.
     """
-    return _named(_CLIENT, key, "a client's key")
+    return _name(_CLIENT, key, "a client's key")
 
 
 def owner_of(key: bytes) -> str:
@@ -33,10 +33,10 @@ def owner_of(key: bytes) -> str:
     Raises:
         ProtocolError: ``key`` has another length than keys have.
     """
-    return _named(_OWNER, key, "an owner's key")
+    return _name(_OWNER, key, "an owner's key")
 
 
-def _named(purpose: bytes, key: bytes, what: str) -> str:
+def _name(purpose: bytes, key: bytes, what: str) -> str:
     if len(key) != KEY_BYTES:
         raise ProtocolError(f"{what} has {KEY_BYTES} bytes, got {len(key)}")
     return hashlib.sha256(purpose + key).hexdigest()[:_DIGITS]

@@ -60,11 +60,11 @@ def proxy_for(host: str) -> Proxy | None:
         ConfigError: the environment names something else than an HTTP proxy.
     """
     variable = next((name for name in PROXIES if name in os.environ), "")
-    told = os.environ.get(variable, "").strip()
-    if not told or is_this_machine(host) or _is_excepted(host):
+    url = os.environ.get(variable, "").strip()
+    if not url or is_this_machine(host) or _is_excepted(host):
         return None
     try:
-        parts = urlsplit(told if "://" in told else f"http://{told}")
+        parts = urlsplit(url if "://" in url else f"http://{url}")
         return _read(parts, variable)
     except ValueError:
         pass

@@ -35,7 +35,7 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Introduction:
-    """What a node must know before its first task."""
+    """The facts that a node must know before its first task."""
 
     name: str
     run_id: str
@@ -47,7 +47,7 @@ class Introduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What a node is sent: a task on the newest model."""
+    """A message to a node: a task on the newest model."""
 
     cid: str
     introduction: Introduction | None  # None: the node has it
@@ -71,7 +71,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a node sends back."""
+    """The message that a node sends back."""
 
     cid: str
     pull: Pull | None  # None: it has no state

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import grpc
 
 from fedwire.connect import SERVICE
-from fedwire.texts import cleaned
+from fedwire.texts import clean
 from fedwire.v1 import federation_pb2 as pb
 
 PROTOCOLS = (3,)  # the versions spoken here
@@ -44,7 +44,7 @@ class Stub:
     """
 
     def __init__(self, channel: Any, count: Count = _ignore) -> None:
-        def sent(serialise: Any) -> Any:
+        def make_sender(serialise: Any) -> Any:
             def up(message: Any) -> bytes:
                 data: bytes = serialise(message)
                 count("up", PREFIX + len(data))
@@ -52,7 +52,7 @@ class Stub:
 
             return up
 
-        def received(read: Any) -> Any:
+        def make_reader(read: Any) -> Any:
             def down(data: bytes) -> Any:
                 count("down", PREFIX + len(data))
                 return read(data)
@@ -62,29 +62,29 @@ class Stub:
         for name, (request, reply) in UNARY.items():
             call = channel.unary_unary(
                 f"/{SERVICE}/{name}",
-                request_serializer=sent(request.SerializeToString),
-                response_deserializer=received(_reading(reply)),
+                request_serializer=make_sender(request.SerializeToString),
+                response_deserializer=make_reader(_reading(reply)),
             )
             setattr(self, name.lower(), call)
         self.pull = channel.unary_stream(
             f"/{SERVICE}/Pull",
-            request_serializer=sent(pb.PullRequest.SerializeToString),
-            response_deserializer=received(_as_it_is),
+            request_serializer=make_sender(pb.PullRequest.SerializeToString),
+            response_deserializer=make_reader(_as_it_is),
         )
         self.push = channel.stream_unary(
             f"/{SERVICE}/Push",
-            request_serializer=sent(_as_it_is),
-            response_deserializer=received(_reading(pb.PushReply)),
+            request_serializer=make_sender(_as_it_is),
+            response_deserializer=make_reader(_reading(pb.PushReply)),
         )
         self.trial = channel.stream_unary(
             f"/{SERVICE}/Trial",
-            request_serializer=sent(_as_it_is),
-            response_deserializer=received(_reading(pb.TrialReply)),
+            request_serializer=make_sender(_as_it_is),
+            response_deserializer=make_reader(_reading(pb.TrialReply)),
         )
         self.attend = channel.stream_stream(
             f"/{SERVICE}/Attend",
-            request_serializer=sent(pb.Beat.SerializeToString),
-            response_deserializer=received(_reading(pb.Notice)),
+            request_serializer=make_sender(pb.Beat.SerializeToString),
+            response_deserializer=make_reader(_reading(pb.Notice)),
         )
 
     enrol: Any
@@ -99,7 +99,7 @@ class Stub:
 
 def _reading(kind: Any) -> Callable[[bytes], Any]:
     """Returns what reads an answer."""
-    return lambda data: cleaned(kind.FromString(data))
+    return lambda data: clean(kind.FromString(data))
 
 
 def _as_it_is(frame: bytes) -> bytes:

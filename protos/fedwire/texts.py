@@ -10,7 +10,7 @@ _FOR_PROGRAMS = ("algorithm", "json")  # fields that are parsed
 Answer = TypeVar("Answer", bound=Message)
 
 
-def cleaned(answer: Answer) -> Answer:
+def clean(answer: Answer) -> Answer:
     """Makes the texts in an answer printable and short; returns the answer.
 
     Texts that programs read stay as they are.
@@ -20,8 +20,8 @@ def cleaned(answer: Answer) -> Answer:
             if field.name not in _FOR_PROGRAMS:
                 setattr(answer, field.name, from_peer(value))
         elif isinstance(value, Message):
-            cleaned(value)
+            clean(value)
         elif field.message_type is not None:
             for each in value:
-                cleaned(each)
+                clean(each)
     return answer

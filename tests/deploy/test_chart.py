@@ -139,7 +139,7 @@ def test_version_0_is_made_with_the_seed_of_the_run() -> None:
         script, app, path, given = init["args"]
         assert given == seed
         assert '"--seed", seed' in script
-        checked(fedclient, ["model", app, "-o", path, "--seed", given])
+        checked(fedclient, ["model", "--app", app, "-o", path, "--seed", given])
 
 
 def server_of(pod: dict[str, Any]) -> dict[str, Any]:

@@ -174,30 +174,6 @@ def test_a_fresh_folder_holds_nothing(tmp_path: Path) -> None:
     assert loaded(tmp_path / "new") is None
 
 
-def test_a_state_from_before_controllers_were_there_can_be_read(tmp_path: Path) -> None:
-    folder = saved(tmp_path, FRESH)
-    damaged(
-        folder,
-        "UPDATE facts SET value = json_remove(value, '$.controlled', '$.patch', "
-        "'$.recalled', '$.arrays') WHERE key = 'state'",
-    )
-    damaged(folder, "DELETE FROM checks")  # there were none then either
-    assert same(loaded(folder), FRESH)
-
-
-def test_a_state_from_before_there_were_proofs_can_be_read(tmp_path: Path) -> None:
-    folder = saved(tmp_path, replace(FULL, pending=None))
-    statement = (
-        "UPDATE facts SET value = json_set(value, '$.abandoned', json('[\"1\"]'),"
-        " '$.settled', json('[3, null]')) WHERE key = 'state'"
-    )
-    damaged(folder, statement)
-    damaged(folder, "DELETE FROM checks")
-    state = loaded(folder)
-    assert state is not None
-    assert (state.abandoned, state.settled) == ((Abandoned("1"),), Settled(3, None))
-
-
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     assert same(loaded(saved(tmp_path, FULL)), FULL)
 
@@ -469,23 +445,9 @@ def test_a_flipped_bit_is_found_and_named(
     assert f"{called} is not what was written" in refusal(tmp_path)
 
 
-def test_a_state_of_an_older_program_is_read_and_checked_from_then_on(
-    tmp_path: Path,
-) -> None:
-    damaged(saved(tmp_path, FULL), "DROP TABLE checks")
-    damaged(tmp_path, "DROP TABLE pieces")
-    damaged(tmp_path, "PRAGMA user_version = 1")
-    assert same(loaded(tmp_path), FULL)
-    with opened(tmp_path) as store:
-        store.load()
-        store.save(replace(FULL, memory_D=np.ones(3, np.float32)))
-    damaged(tmp_path, "UPDATE vectors SET value = x'00010203' WHERE key = 'memory'")
-    assert "the error memory is not what was written" in refusal(tmp_path)
-
-
-def test_a_newer_state_is_refused_clearly(tmp_path: Path) -> None:
+def test_a_state_of_another_schema_is_refused_clearly(tmp_path: Path) -> None:
     damaged(saved(tmp_path, FULL), "PRAGMA user_version = 9")
-    assert "has schema 9, this program knows up to 3" in refusal(tmp_path)
+    assert "has schema 9, this program reads schema 3" in refusal(tmp_path)
     damaged(tmp_path, "PRAGMA user_version = 3")
     assert same(loaded(tmp_path), FULL)
 

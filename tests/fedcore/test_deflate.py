@@ -21,7 +21,7 @@ from fedcore.compressors import (
     Uniform,
 )
 from fedcore.payloads import Payload
-from fedcore.payloads.deflate import LEAST, deflated, inflated
+from fedcore.payloads.deflate import LEAST, deflate, inflate
 from fedcore.rng import Key
 from fedcore.typing import Vector
 
@@ -130,16 +130,16 @@ def test_the_gaps_of_a_sparse_message_are_deflated_where_they_are_alike() -> Non
 def test_bytes_find_their_places_again(stride: int, size: int) -> None:
     rng = np.random.default_rng(size)
     data = rng.integers(0, 3, size).astype(np.uint8).tobytes()
-    small = deflated([data[:50], data[50:]], stride)
+    small = deflate([data[:50], data[50:]], stride)
     assert small is not None
     assert len(small) < size / 2
-    assert inflated(small, size, stride).tobytes() == data
-    assert inflated(small, size, stride).readonly
+    assert inflate(small, size, stride).tobytes() == data
+    assert inflate(small, size, stride).readonly
 
 
 def test_few_bytes_and_noise_are_left_alone() -> None:
-    assert deflated([bytes(LEAST - 1)], 1) is None
-    assert deflated([np.random.default_rng(0).bytes(50_000)], 1) is None
+    assert deflate([bytes(LEAST - 1)], 1) is None
+    assert deflate([np.random.default_rng(0).bytes(50_000)], 1) is None
 
 
 def test_any_sender_s_stream_is_read() -> None:

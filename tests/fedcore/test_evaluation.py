@@ -12,7 +12,7 @@ from sklearn import metrics as sk
 
 from fedcore import evaluation, metrics
 from fedcore.errors import WorkloadError
-from fedcore.evaluation import measured
+from fedcore.evaluation import measure
 from fedcore.samples import join_rows
 
 
@@ -54,7 +54,7 @@ def test_a_function_sees_all_outputs_whatever_their_order(seed: int) -> None:
     logits, target = drawn(seed, 2)
     expected = auc_and_more(logits, target)
     for output, true in orders(logits, target):
-        found = measured(auc_and_more, batches(output, true), join_rows)
+        found = measure(auc_and_more, batches(output, true), join_rows)
         assert found == pytest.approx(expected, abs=1e-12)
 
 
@@ -98,7 +98,7 @@ def test_streamed_metrics_equal_those_of_scikit_learn(name: str, classes: int) -
     logits, target = drawn(classes, classes)
     expected = theirs(target, logits.argmax(1))
     for output, true in orders(logits, target):
-        found = measured({"m": ours}, batches(output, true, 100), join_rows)
+        found = measure({"m": ours}, batches(output, true, 100), join_rows)
         assert found["m"] == pytest.approx(expected, abs=1e-12)
 
 
@@ -108,7 +108,7 @@ def test_the_area_is_exact_with_ties_too(seed: int, rows: int, scale: float) -> 
     target = np.arange(rows) % 2
     scores = (scale * (rng.standard_normal(rows) + target)).astype(np.float32)
     for coarse in (scores, np.sign(scores)):  # the second has nothing but ties
-        found = measured({"auc": metrics.AUC()}, batches(coarse, target, 7), join_rows)
+        found = measure({"auc": metrics.AUC()}, batches(coarse, target, 7), join_rows)
         expected = sk.roc_auc_score(target, coarse)
         assert found["auc"] == pytest.approx(expected, abs=1e-12)
 
@@ -118,7 +118,7 @@ def test_the_area_under_probabilities_that_are_nearly_one_is_exact(dtype: Any) -
     """They differ in their last bits alone, as those of a model that is sure."""
     logits, target = drawn(3, 2, 100_000)
     score = (1 / (1 + np.exp(logits[:, 0] - logits[:, 1] - 8.0))).astype(dtype)
-    found = measured({"auc": metrics.AUC()}, batches(score, target), join_rows)
+    found = measure({"auc": metrics.AUC()}, batches(score, target), join_rows)
     assert found["auc"] == pytest.approx(sk.roc_auc_score(target, score), abs=1e-12)
 
 
@@ -130,7 +130,7 @@ def test_the_area_is_near_where_scores_are_too_many_to_be_kept(
     logits, target = drawn(3, 2, 50_000)
     for score in (logits[:, 1] - logits[:, 0], 1 / (1 + np.exp(-logits[:, 1] - 8.0))):
         metric = metrics.AUC()
-        found = measured({"auc": metric}, batches(score, target), join_rows)
+        found = measure({"auc": metric}, batches(score, target), join_rows)
         assert found["auc"] == pytest.approx(sk.roc_auc_score(target, score), abs=1e-3)
         for part in batches(score, target):
             metric.update(*part)
@@ -142,9 +142,9 @@ def test_a_metric_of_a_model_that_diverged_is_nan(output: Any) -> None:
     """The class of the first column is no answer, and an error would end the run."""
     target = np.array([0, 1, 0, 1])
     for metric in (metrics.AUC(), metrics.Accuracy(), metrics.F1()):
-        assert np.isnan(measured({"m": metric}, [(output, target)], join_rows)["m"])
+        assert np.isnan(measure({"m": metric}, [(output, target)], join_rows)["m"])
         assert metric.compute() != 0  # and the next evaluation begins anew
-        found = measured({"m": metric}, [(target - 0.5, target)], join_rows)
+        found = measure({"m": metric}, [(target - 0.5, target)], join_rows)
         assert found["m"] == 1.0
 
 
@@ -173,7 +173,7 @@ def test_what_no_class_or_sample_tells_is_nan() -> None:
         assert np.isnan(metric.compute())
     assert np.isnan(metrics.Mean(lambda output, target: 1.0).compute())
     one_class = np.zeros(5, int)
-    found = measured({"a": metrics.AUC()}, [(np.arange(5.0), one_class)], join_rows)
+    found = measure({"a": metrics.AUC()}, [(np.arange(5.0), one_class)], join_rows)
     assert np.isnan(found["a"])
 
 
@@ -181,9 +181,7 @@ def test_a_metric_begins_anew_with_each_evaluation() -> None:
     logits, target = drawn(0, 3)
     accuracy = metrics.Accuracy()
     for part in (slice(0, 100), slice(100, 5000)):
-        found = measured(
-            {"a": accuracy}, batches(logits[part], target[part]), join_rows
-        )
+        found = measure({"a": accuracy}, batches(logits[part], target[part]), join_rows)
         expected = sk.accuracy_score(target[part], logits[part].argmax(1))
         assert found["a"] == pytest.approx(expected, abs=1e-12)
 
@@ -201,7 +199,7 @@ def test_a_mean_weighs_batches_by_their_samples(
     values = np.arange(10.0)
     for target in (values, (values, values), {"a": values}):
         parts = [(values[:8], _rows(target, 0, 8)), (values[8:], _rows(target, 8, 10))]
-        assert measured({"m": metrics.Mean(mean)}, parts, join_rows) == {"m": 4.5}
+        assert measure({"m": metrics.Mean(mean)}, parts, join_rows) == {"m": 4.5}
 
 
 def _rows(tree: Any, first: int, last: int) -> Any:
@@ -219,15 +217,15 @@ def test_trees_of_outputs_are_joined() -> None:
         return {"a": len(output["a"]), "b": len(output["b"][0]), "y": len(target)}
 
     parts = [({"a": o, "b": (o,)}, y) for o, y in batches(logits, target)]
-    assert measured(shapes, parts, join_rows) == {"a": 5000, "b": 5000, "y": 5000}
+    assert measure(shapes, parts, join_rows) == {"a": 5000, "b": 5000, "y": 5000}
 
 
 def test_what_cannot_be_joined_is_said_or_streamed() -> None:
     parts = [(np.zeros((3, 4)), np.zeros(3)), (np.zeros((3, 5)), np.zeros(3))]
     with pytest.raises(WorkloadError, match=r"cannot be joined: .* use metrics"):
-        measured(lambda output, target: {}, parts, join_rows)
+        measure(lambda output, target: {}, parts, join_rows)
     streamed = metrics.Mean(lambda output, target: output.shape[1])
-    assert measured({"width": streamed}, parts, join_rows) == {"width": 4.5}
+    assert measure({"width": streamed}, parts, join_rows) == {"width": 4.5}
 
 
 @pytest.mark.parametrize(
@@ -246,7 +244,7 @@ def test_what_cannot_be_joined_is_said_or_streamed() -> None:
 def test_what_is_no_metric_is_refused(metric: Any, wrong: str) -> None:
     data = np.zeros((10_000, 3)), np.arange(10_000)
     with pytest.raises(WorkloadError, match=wrong.replace("}}", "}")):
-        measured(metric, batches(*data), join_rows)
+        measure(metric, batches(*data), join_rows)
 
 
 def test_an_average_that_is_none_is_refused() -> None:
@@ -263,5 +261,5 @@ def test_a_compiled_function_that_names_no_module_is_a_function() -> None:
         def __call__(self, output: Any, target: Any) -> float:
             return float(len(target))
 
-    found = measured({"rows": Compiled()}, batches(*drawn(0, 2)), join_rows)
+    found = measure({"rows": Compiled()}, batches(*drawn(0, 2)), join_rows)
     assert found == {"rows": 5000.0}

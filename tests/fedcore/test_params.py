@@ -176,4 +176,4 @@ def test_a_model_of_empty_tensors_has_nothing_to_train() -> None:
 def test_a_tensor_with_the_name_of_a_companions_is_refused() -> None:
     spec = ParamSpec.of({"w": np.zeros(2), "control/w": np.zeros(2)})
     with pytest.raises(ModelError, match="'control/w' has the name of one that"):
-        spec.followed_by(["control"])
+        spec.with_companions(["control"])

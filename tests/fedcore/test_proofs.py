@@ -22,9 +22,9 @@ def test_no_two_things_have_the_same_proof() -> None:
         ONE.version(E0, 1),
         ONE.version(E0, 11),
         ONE.version(E1, 1),
-        ONE.left(E0),
-        ONE.left(E1),
-        ONE.left(f"{E0}\0{1}"),
+        ONE.departure(E0),
+        ONE.departure(E1),
+        ONE.departure(f"{E0}\0{1}"),
         ONE.verdict(E0, "a", 1, ok),
         ONE.verdict(E0, "a", 11, ok),
         ONE.verdict(E0, "a", 1, stale),
@@ -33,7 +33,7 @@ def test_no_two_things_have_the_same_proof() -> None:
         ONE.verdict(E0, "accepted\0a", 1, ok),
         ONE.verdict(E0, "", 1, ok),
         TWO.version(E0, 1),
-        TWO.left(E0),
+        TWO.departure(E0),
         TWO.verdict(E0, "a", 1, ok),
     ]
     assert all(a != b for a, b in combinations(made, 2))

@@ -12,7 +12,7 @@ from fedcore.interruption import Interruption, interrupt
 from fedcore.user_code import (
     Failure,
     can_be_shown,
-    described_error,
+    describe_error,
     last_words,
     out_of_memory,
     user_code,
@@ -163,7 +163,7 @@ def test_errors_that_cause_each_other_come_to_an_end() -> None:
 
 
 def test_a_message_keeps_its_lines() -> None:
-    assert described_error(ValueError("one\ntwo")) == "ValueError: one\ntwo"
+    assert describe_error(ValueError("one\ntwo")) == "ValueError: one\ntwo"
 
 
 def test_a_message_that_cannot_be_made_is_no_error_of_ours() -> None:

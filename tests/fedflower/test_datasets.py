@@ -94,6 +94,6 @@ def test_something_else_is_refused() -> None:
 def test_without_the_package_a_sentence_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fedrun.optional.installed", lambda module: False)
+    monkeypatch.setattr("fedrun.optional.is_installed", lambda module: False)
     with pytest.raises(ConfigError, match=r"needs the package datasets.*\[flower"):
         flower_partition(object(), {"label": Y})

@@ -14,8 +14,8 @@ from fedrun.json_lines import (
     JsonFormatter,
     concern,
     concerning,
-    dropped_line,
     json_line,
+    make_dropped_line,
     note_ids,
     present_ids,
 )
@@ -83,5 +83,5 @@ def test_whatever_is_said_is_one_line(message: str, facts: dict[str, Any]) -> No
 
 
 def test_dropped_lines_are_counted_by_a_line() -> None:
-    told = json.loads(dropped_line(3))
+    told = json.loads(make_dropped_line(3))
     assert (told["event"], told["lines"]) == ("dropped", 3)

@@ -5,7 +5,6 @@ import logging
 import sqlite3
 import string
 import tempfile
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -151,28 +150,6 @@ def test_what_could_not_be_written_waits_for_the_next_time(
     assert read is not None
     assert read.lanes() == {Lane("ann", "up", "dense"): Load(0, 0, 9)}
     file.close()
-
-
-def test_a_book_that_an_earlier_version_wrote_is_read_and_written_on(
-    tmp_path: Path,
-) -> None:
-    file = TrafficFile(tmp_path)
-    traffic = file.load()
-    traffic.count(Lane("ann", "up", "dense"), framed=9)
-    file.save(traffic)
-    file.close()
-    with closing(sqlite3.connect(tmp_path / FILE)) as db:  # it counted at sockets, too
-        db.execute(
-            "CREATE TABLE crossed (cid TEXT PRIMARY KEY, up INTEGER NOT NULL, "
-            "down INTEGER NOT NULL) WITHOUT ROWID"
-        )
-    traffic = file.load()
-    traffic.count(Lane("ann", "up", "dense"), framed=1)
-    file.save(traffic)
-    file.close()
-    read = read_traffic(tmp_path)
-    assert read is not None
-    assert read.lanes() == {Lane("ann", "up", "dense"): Load(0, 0, 10)}
 
 
 def test_a_run_without_a_book_has_none(tmp_path: Path) -> None:

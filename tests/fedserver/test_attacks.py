@@ -633,7 +633,7 @@ def test_claims_of_the_future_do_not_stop_others(server: Served, peer: Peer) -> 
 
 
 def test_the_secret_of_a_run_is_shown_to_nobody(server: Served, peer: Peer) -> None:
-    secret = server.run.journal.store.noted("secret")
+    secret = server.run.journal.store.read_fact("secret")
     assert secret is not None
     assert len(bytes.fromhex(secret)) == 16
     peer.push(GOOD)

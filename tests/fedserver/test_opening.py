@@ -132,7 +132,7 @@ def test_more_of_the_same_is_refused_before_it_is_read(
     mine: CompressorConfig, theirs: CompressorConfig
 ) -> None:
     payload, _ = theirs.build_for(spec()).encode(update(), None, Key.root(2))
-    declared = mine.declared_for(spec())
+    declared = mine.list_formats_for(spec())
     opened = open_update(payloads.pack(payload), spec(), declared)
     assert isinstance(opened.error, PayloadError)
     assert "expected at most" in str(opened.error)
@@ -141,12 +141,12 @@ def test_more_of_the_same_is_refused_before_it_is_read(
 
 
 def test_a_body_is_not_inflated_beyond_what_it_may_say() -> None:
-    declared = ErrorFeedback(inner=TopK(ratio=0.01)).declared_for(spec())
+    declared = ErrorFeedback(inner=TopK(ratio=0.01)).list_formats_for(spec())
     payload = bytes.fromhex("02 01") + struct.pack("<IBI", MANY, 1, 4 * MANY)
     opened = open_update(payload + bytes(20), spec(), declared)
     assert "4000000 bytes deflated, expected at most" in str(opened.error)
 
 
 def test_factors_beyond_those_that_fit_are_refused_by_their_shapes() -> None:
-    declared = SemiDiscrete().declared_for(spec(10_000))
+    declared = SemiDiscrete().list_formats_for(spec(10_000))
     assert declared == {"semi_discrete": 502_513}  # 100 x 100, 50.25 terms

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 import trustme
-from fedwire.connect import Address, explained, parse_address
+from fedwire.connect import Address, explain, parse_address
 from fedwire.keys import cid_of
 from fedwire.service import Stub
 from fedwire.v1 import federation_pb2 as pb
@@ -70,7 +70,7 @@ def enrolled_as(address: Address, cid: str = "claimed") -> str:
         try:
             return peer.enrol(name="claimed").name
         except grpc.RpcError as error:
-            raise explained(error, address) from error
+            raise explain(error, address) from error
         finally:
             peer.channel.close()
 

@@ -21,7 +21,7 @@ from fedcore.errors import ConfigError
 from fedcore.params import content_digest
 from fedcore.protocol import NOTHING_SETTLED, ModelName, Pull, Push, Verdict
 from fedrun.json_lines import present_ids
-from fedrun.optional import needed
+from fedrun.optional import require
 from fedrun.tracing import OFF, Spans, is_asked_for, make_tracer
 from tests.peer import Peer, key_of, packed
 from tests.served import Served, ones, settings, spec_of
@@ -223,7 +223,7 @@ def test_what_is_not_here_is_refused(
 def test_without_the_extra_one_sentence_names_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fedrun.optional.installed", lambda _: False)
+    monkeypatch.setattr("fedrun.optional.is_installed", lambda _: False)
     with pytest.raises(ConfigError) as caught:
         make_tracer("x", "console")
     assert str(caught.value) == (
@@ -233,7 +233,7 @@ def test_without_the_extra_one_sentence_names_it(
 
 def test_a_part_of_the_extra_that_is_missing_is_one_sentence() -> None:
     with pytest.raises(ConfigError) as caught:
-        needed("opentelemetry.exporter.nowhere.at_all", "telemetry", "a trace")
+        require("opentelemetry.exporter.nowhere.at_all", "telemetry", "a trace")
     assert str(caught.value) == (
         "a trace needs the module opentelemetry.exporter.nowhere: "
         "pip install 'latecomer[telemetry]'"

@@ -729,7 +729,7 @@ def test_the_way_to_gradients_is_not_given_up_for_want_of_memory(
 ) -> None:
     from fedtorch.stacked.model import Stacked
 
-    stacked, run = WORKLOAD.flat().stacked(), Stacked._run
+    stacked, run = WORKLOAD.flat().stack(), Stacked._run
     how, count = stacked.how, 4
     w_ND = np.zeros((count, 610), np.float32)
     x_NBF, y_NB = np.ones((count, 2, 64), np.float32), np.zeros((count, 2), np.int64)

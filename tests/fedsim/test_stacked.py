@@ -111,7 +111,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "algorithm": {
             "kind": "fed_buff",
             "buffer": 3,
-            "client": {"kind": "fed_prox", "decay": {"after": 2, "until": 9}},
+            "client": {
+                "kind": "fed_prox",
+                "schedule": {"kind": "linear", "after": 2, "until": 9},
+            },
         },
         "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}},
     },

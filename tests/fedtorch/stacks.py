@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from fedcore.rng import Key
 from fedtorch.flat import FlatModule
-from fedtorch.tensors import mapped
+from fedtorch.tensors import map_tensors
 
 CLASSES = 5
 
@@ -249,7 +249,7 @@ def one_by_one(
         def own(part: Any, row: int = row, size: int = size) -> Any:
             return part[row, :size]
 
-        loss, g_D = model.gradient(w_ND[row], mapped(x, own), mapped(y, own))
+        loss, g_D = model.gradient(w_ND[row], map_tensors(x, own), map_tensors(y, own))
         losses.append(loss)
         gradients.append(g_D.copy())
     return np.array(losses), np.stack(gradients)

@@ -260,7 +260,7 @@ def test_local_layers_of_a_small_network_are_trained_in_the_compiled_loop() -> N
         return nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.ReLU(), nn.Linear(8, 4))
 
     model = workload(mlp, local=["3.*"]).flat()
-    assert "compiled loop" in model.stacked().how
+    assert "compiled loop" in model.stack().how
     assert [tensor.name for tensor in model.spec.tensors] == ["1.weight", "1.bias"]
 
 

@@ -54,7 +54,7 @@ def test_a_device_that_is_not_here_is_refused_in_a_sentence(name: str) -> None:
     with pytest.raises(ConfigError, match=words):
         workload().on(name).flat()
     with pytest.raises(ConfigError, match=words):
-        workload().flat().stacked(name)
+        workload().flat().stack(name)
 
 
 @pytest.mark.parametrize("name", ["gpu", "", "cuda:", "cuda:x", "CPU", "meta"])
@@ -128,12 +128,12 @@ def test_updates_are_the_same_and_a_batch_crosses_once(
 
 def test_a_loss_with_weights_goes_where_the_module_is() -> None:
     loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0]))
-    there: Any = flat.moved(loss, torch.device("meta"))
+    there: Any = flat.move_loss(loss, torch.device("meta"))
     assert there.weight.device.type == "meta"
     assert loss.weight is not None
     assert loss.weight.device.type == "cpu"  # for evaluation, which is here
-    assert flat.moved(loss, torch.device("cpu")) is loss
-    assert flat.moved(nn.functional.cross_entropy, torch.device("meta")) is not None
+    assert flat.move_loss(loss, torch.device("cpu")) is loss
+    assert flat.move_loss(nn.functional.cross_entropy, torch.device("meta")) is not None
 
 
 def test_metrics_and_losses_of_an_evaluation_are_given_what_is_here() -> None:

@@ -67,7 +67,7 @@ def test_a_model_learns_and_stacks(name: str) -> None:
     x, y = drawn(ready, 2, 3)
     start_D = model.initial(Key.root(0))
     w_ND = np.stack([start_D, start_D * np.float32(0.9)])
-    stacked = model.stacked()
+    stacked = model.stack()
     sizes = np.array([3, 2])
     loss_N, g_ND = stacked.gradient(w_ND, x, y, sizes)
     assert_close((loss_N, g_ND), one_by_one(model, w_ND, x, y, [3, 2]))

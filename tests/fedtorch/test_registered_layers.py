@@ -46,7 +46,7 @@ def _make(maker: Maker, layer: Any) -> Layer:
         (weight,) = parameters  # (N, F), for x (N, B, F)
         return x * weight[:, None]
 
-    return maker.composed(function, (layer.weight,))
+    return maker.compose(function, (layer.weight,))
 
 
 class Centre(nn.Module):
@@ -103,7 +103,7 @@ def test_a_registered_layer_is_stacked(name: str) -> None:
     model, sizes = flat(build), [3, 1]
     x, y = batches(Case(build, (4,), words), 2, 3, seed=0)
     w_ND = models(model, 2)
-    stacked = model.stacked()
+    stacked = model.stack()
     found = stacked.gradient(w_ND, x, y, np.array(sizes))
     assert_close(found, one_by_one(model, w_ND, x, y, sizes))
     assert stacked.how.startswith(words)
@@ -112,5 +112,5 @@ def test_a_registered_layer_is_stacked(name: str) -> None:
 @pytest.mark.skipif(not loop.available, reason="the loop was not compiled")
 def test_its_registration_describes_it_to_the_compiled_loop() -> None:
     for name in TOYS:
-        how = flat(TOYS[name][0]).stacked().how
+        how = flat(TOYS[name][0]).stack().how
         assert how.endswith("compiled loop") == (name == "compiled")

@@ -31,7 +31,7 @@ def step(build: Any, loss: Any = None, x: Any = None) -> str:
     drawn, y = batches(CASES["mlp"], 2, 3, seed=0)
     x = drawn if x is None else x
     w_ND = models(model, 2)
-    stacked = model.stacked()
+    stacked = model.stack()
     found = stacked.gradient(w_ND, x, y, SIZES)
     assert_close(found, one_by_one(model, w_ND, x, y, SIZES.tolist()))
     return stacked.how
@@ -41,7 +41,7 @@ def test_gradients_come_in_the_library_of_the_models_and_in_the_same_buffer() ->
     model = flat(CASES["mlp"].build)
     x, y = batches(CASES["mlp"], 2, 3, seed=0)
     w_ND = models(model, 2)
-    stacked = model.stacked()
+    stacked = model.stack()
     loss_N, g_ND = stacked.gradient(w_ND, x.numpy(), y.numpy(), SIZES)
     assert isinstance(loss_N, np.ndarray)
     assert loss_N.dtype == g_ND.dtype == np.float32
@@ -60,7 +60,7 @@ def test_what_is_given_is_left_untouched(name: str) -> None:
     w_ND = models(model, 2)
     before = [part.tobytes() for part in (w_ND, x, y)]
     w_ND.setflags(write=False)
-    model.stacked().gradient(w_ND, x, y, SIZES)
+    model.stack().gradient(w_ND, x, y, SIZES)
     assert [part.tobytes() for part in (w_ND, x, y)] == before
 
 
@@ -68,7 +68,7 @@ def test_one_model_may_be_given_for_all() -> None:
     model = flat(CASES["mlp"].build)
     x, y = batches(CASES["mlp"], 2, 3, seed=0)
     w_ND = np.broadcast_to(models(model, 1)[0], (2, model.spec.dim))
-    found = model.stacked().gradient(w_ND, x, y, SIZES)
+    found = model.stack().gradient(w_ND, x, y, SIZES)
     assert_close(found, one_by_one(model, w_ND, x, y, SIZES.tolist()))
 
 
@@ -76,7 +76,7 @@ def test_a_relu_at_the_start_does_not_write_over_the_input() -> None:
     model = flat(lambda: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, CLASSES)))
     x, y = batches(CASES["mlp"], 2, 3, seed=0)
     before = x.clone()
-    model.stacked().gradient(models(model, 2), x, y, SIZES)
+    model.stack().gradient(models(model, 2), x, y, SIZES)
     assert torch.equal(x, before)
 
 
@@ -99,14 +99,14 @@ def test_a_target_below_zero_or_too_large_is_the_error_of_torch() -> None:
     x, y = batches(CASES["mlp"], 2, 3, seed=0)
     y[0, 1] = CLASSES
     with pytest.raises(IndexError, match="Target 5 is out of bounds"):
-        model.stacked().gradient(models(model, 2), x, y, SIZES)
+        model.stack().gradient(models(model, 2), x, y, SIZES)
 
 
 def test_the_smallest_probabilities_have_a_loss() -> None:
     model = flat(lambda: nn.Linear(4, CLASSES))
     x, y = batches(CASES["mlp"], 2, 3, seed=0)
     w_ND = models(model, 2) * 300
-    found = model.stacked().gradient(w_ND, x, y, SIZES)
+    found = model.stack().gradient(w_ND, x, y, SIZES)
     assert found[0].max() > 100
     assert_close(found, one_by_one(model, w_ND, x, y, SIZES.tolist()))
 
@@ -115,7 +115,7 @@ def test_sizes_must_fit_the_batches() -> None:
     model = flat(CASES["mlp"].build)
     x, y = batches(CASES["mlp"], 2, 3, seed=0)
     with pytest.raises(ValueError, match="sizes from 0 to 4, expected 1 to 3"):
-        model.stacked().gradient(models(model, 2), x, y, np.array([0, 4]))
+        model.stack().gradient(models(model, 2), x, y, np.array([0, 4]))
 
 
 class Branches(nn.Module):
@@ -241,7 +241,7 @@ def test_a_graph_that_would_be_wrong_is_found_out() -> None:
     model = flat(Asks)
     x, y = batches(CASES["mlp"], 2, 3, seed=0)
     w_ND = models(model, 2)
-    stacked = model.stacked()
+    stacked = model.stack()
     found = stacked.gradient(w_ND, x, y, SIZES)
     assert_close(found, one_by_one(model, w_ND, x, y, SIZES.tolist()))
     assert stacked.how == (
@@ -261,7 +261,7 @@ from tests.fedtorch.stacks import CASES, batches, flat, models
 for name in {names}:
     model = flat(CASES[name].build)
     x, y = batches(CASES[name], 2, 3, seed=0)
-    model.stacked().gradient(models(model, 2), x, y, np.array([3, 1]))
+    model.stack().gradient(models(model, 2), x, y, np.array([3, 1]))
 print([name for name in sys.modules if name.startswith("torch._dynamo")][:3])
 """
 

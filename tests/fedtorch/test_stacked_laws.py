@@ -47,7 +47,7 @@ def test_a_stack_equals_its_models_one_by_one(name: str, stack: Any) -> None:
     model = flat(case.build)
     x, y = batches(case, len(sizes), width, seed)
     w_ND = models(model, len(sizes), seed)
-    stacked = model.stacked()
+    stacked = model.stack()
     found = stacked.gradient(w_ND, x, y, np.array(sizes))
     assert_close(found, one_by_one(model, w_ND, x, y, sizes))
     assert stacked.how.startswith(case.way)
@@ -98,7 +98,7 @@ def test_every_loss_is_the_mean_over_the_samples_that_count(
     elif kind == "shares":
         y = functional.one_hot(y, CLASSES) * 0.7 + 0.06
     w_ND = models(model, len(sizes), seed)
-    stacked = model.stacked()
+    stacked = model.stack()
     found = stacked.gradient(w_ND, x, y, np.array(sizes))
     assert_close(found, one_by_one(model, w_ND, x, y, sizes))
     assert stacked.how.startswith(BY_LAYER)
@@ -111,7 +111,7 @@ def test_what_padding_holds_has_no_effect(name: str, loss: Any) -> None:
     model = flat(case.build, loss)
     x, y = batches(case, 3, 5, seed=1)
     w_ND = models(model, 3)
-    stacked = model.stacked()
+    stacked = model.stack()
     clean = [part.copy() for part in stacked.gradient(w_ND, x, y, sizes)]
     for row, size in enumerate(sizes):
         x[row, size:] *= -1e4
@@ -126,7 +126,7 @@ def test_without_the_sizes_padding_would_count() -> None:
     model = flat(case.build)
     x, y = batches(case, 3, 5, seed=1)
     w_ND = models(model, 3)
-    found = model.stacked().gradient(w_ND, x, y, np.array([5, 5, 5]))
+    found = model.stack().gradient(w_ND, x, y, np.array([5, 5, 5]))
     with pytest.raises(AssertionError):
         assert_close(found, one_by_one(model, w_ND, x, y, sizes))
 
@@ -139,7 +139,7 @@ def test_both_ways_agree(name: str) -> None:
     model = flat(case.build)
     x, y = batches(case, 3, 4, seed=2)
     w_ND = models(model, 3)
-    found = model.stacked().gradient(w_ND, x, y, sizes)
+    found = model.stack().gradient(w_ND, x, y, sizes)
     vmapped = Vmapped(
         case.build().train(), model.spec, nn.CrossEntropyLoss(), "it is asked to"
     )
@@ -155,7 +155,7 @@ def test_stacks_of_any_size_follow_one_another(name: str) -> None:
     """More models and fewer, wider batches and narrower, in one model."""
     case = CASES[name]
     model = flat(case.build)
-    stacked = model.stacked()
+    stacked = model.stack()
     for n, b in ((2, 3), (5, 3), (1, 1), (3, 6), (5, 3), (4, 2)):
         x, y = batches(case, n, b, seed=n)
         sizes = np.arange(n) % b + 1
@@ -172,9 +172,9 @@ def test_groups_of_models_give_what_all_together_give(
     model = flat(case.build)
     x, y = batches(case, 7, 3, seed=3)
     w_ND, sizes = models(model, 7), np.array([3, 2, 3, 1, 3, 2, 3])
-    together = model.stacked().gradient(w_ND, x, y, sizes)
+    together = model.stack().gradient(w_ND, x, y, sizes)
     monkeypatch.setattr("fedtorch.stacked.model.GROUP", {"cpu": 1})
-    assert_close(model.stacked().gradient(w_ND, x, y, sizes), together)
+    assert_close(model.stack().gradient(w_ND, x, y, sizes), together)
 
 
 class WithDropout(nn.Module):
@@ -206,7 +206,7 @@ def test_dropout_follows_from_the_key_and_differs_between_models(
     x, y = batches(CASES["mlp"], 1, 4, seed=0)
     x, y = x.repeat(2, 1, 1), y.repeat(2, 1)
     w_ND = models(model, 1).repeat(2, axis=0)
-    stacked, again = model.stacked(), model.stacked()
+    stacked, again = model.stack(), model.stack()
     found = []
     for one, key in ((stacked, 1), (stacked, 1), (stacked, 2), (again, 1)):
         one.seed(Key.root(key))
@@ -219,7 +219,7 @@ def test_dropout_follows_from_the_key_and_differs_between_models(
 
 
 def test_it_is_a_stacked_model_in_words() -> None:
-    stacked = flat(CASES["mlp"].build).stacked()
+    stacked = flat(CASES["mlp"].build).stack()
     assert isinstance(stacked, Stacked)
     words = "stacked by layer (2 Linear, 1 ReLU), cross_entropy by hand"
     if loop.available:

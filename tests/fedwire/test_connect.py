@@ -10,7 +10,7 @@ from fedwire.connect import (
     MESSAGE_LIMIT,
     OPTIONS,
     Address,
-    explained,
+    explain,
     parse_address,
 )
 from hypothesis import given
@@ -119,7 +119,7 @@ def test_an_address_is_written_as_it_is_read() -> None:
 
 @pytest.mark.parametrize("code", list(grpc.StatusCode))
 def test_what_a_server_says_of_a_failure_can_be_shown(code: grpc.StatusCode) -> None:
-    said = str(explained(Failed(code, "\x1b[2J\n" + "x" * 100_000), HERE))
+    said = str(explain(Failed(code, "\x1b[2J\n" + "x" * 100_000), HERE))
     assert is_printable(said)
     assert len(said) < 2 * LONG_SENTENCE
 
@@ -129,7 +129,7 @@ def test_what_a_server_says_of_a_failure_can_be_shown(code: grpc.StatusCode) -> 
 def test_every_failed_call_is_an_error_of_the_platform(
     code: grpc.StatusCode, details: str | None
 ) -> None:
-    error = explained(Failed(code, details), HERE)
+    error = explain(Failed(code, details), HERE)
     assert isinstance(error, LatecomerError)
     assert str(HERE) in str(error)
 
@@ -151,7 +151,7 @@ def test_every_failed_call_is_an_error_of_the_platform(
 def test_the_error_tells_whether_it_makes_sense_to_try_again(
     code: str, kind: Any, status: int
 ) -> None:
-    error = explained(Failed(grpc.StatusCode[code], "why"), HERE)
+    error = explain(Failed(grpc.StatusCode[code], "why"), HERE)
     assert type(error) is kind
     assert exit_code(error) == status
 
@@ -164,14 +164,14 @@ def test_the_error_tells_whether_it_makes_sense_to_try_again(
     ],
 )
 def test_a_message_that_is_too_large_is_not_sent_again(details: str) -> None:
-    error = explained(Failed(grpc.StatusCode.RESOURCE_EXHAUSTED, details), HERE)
+    error = explain(Failed(grpc.StatusCode.RESOURCE_EXHAUSTED, details), HERE)
     assert type(error) is ProtocolError
 
 
 def test_a_failed_handshake_names_the_options_that_help() -> None:
     broken = Failed(grpc.StatusCode.UNAVAILABLE, "Ssl handshake failed: CERTIFICATE")
     with pytest.raises(RefusedError, match="--ca, --certificate, --key"):
-        raise explained(broken, Address("example.org"))
+        raise explain(broken, Address("example.org"))
 
 
 @pytest.mark.parametrize(
@@ -185,15 +185,15 @@ def test_a_failed_handshake_names_the_options_that_help() -> None:
 )
 def test_the_name_of_a_host_is_no_failed_handshake(address: Address) -> None:
     details = f"errors resolving {address}: hostname lookup error"
-    error = explained(Failed(grpc.StatusCode.UNAVAILABLE, details), address)
+    error = explain(Failed(grpc.StatusCode.UNAVAILABLE, details), address)
     assert type(error) is UnavailableError  # a client tries again
 
 
 def test_a_server_that_hangs_up_on_plain_text_may_speak_tls() -> None:
     closed = Failed(grpc.StatusCode.UNAVAILABLE, "last error: Socket closed")
-    told = str(explained(closed, HERE))
+    told = str(explain(closed, HERE))
     assert told.endswith("Socket closed; if the server speaks TLS, give --ca")
-    assert "speaks TLS" not in str(explained(closed, Address("example.org")))
+    assert "speaks TLS" not in str(explain(closed, Address("example.org")))
 
 
 def test_a_connection_that_times_out_is_no_failed_handshake() -> None:
@@ -202,7 +202,7 @@ def test_a_connection_that_times_out_is_no_failed_handshake() -> None:
     )
     gone = Failed(grpc.StatusCode.UNAVAILABLE, details)
     with pytest.raises(UnavailableError, match="does not answer"):
-        raise explained(gone, HERE)
+        raise explain(gone, HERE)
 
 
 def test_a_server_that_is_not_there_is_told_in_a_few_words() -> None:
@@ -210,14 +210,14 @@ def test_a_server_that_is_not_there_is_told_in_a_few_words() -> None:
         "ipv6:%5B::1%5D:8443: Failed to connect to remote host: Connection refused"
     )
     gone = Failed(grpc.StatusCode.UNAVAILABLE, details)
-    assert str(explained(gone, HERE)) == f"{HERE} does not answer: Connection refused"
+    assert str(explain(gone, HERE)) == f"{HERE} does not answer: Connection refused"
 
 
 def test_a_refusal_that_speaks_of_a_certificate_is_no_failed_handshake() -> None:
     details = "expected tensor 'w', found 'certificate.weight'"
     refused = Failed(grpc.StatusCode.FAILED_PRECONDITION, details)
     with pytest.raises(RefusedError) as caught:
-        raise explained(refused, HERE)
+        raise explain(refused, HERE)
     assert str(caught.value) == f"{HERE}: {details}"
 
 

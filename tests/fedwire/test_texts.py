@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fedwire.frames import read_reply, reply_frame
 from fedwire.service import UNARY
-from fedwire.texts import cleaned
+from fedwire.texts import clean
 from fedwire.v1 import federation_pb2 as pb
 from google.protobuf.message import Message
 
@@ -54,7 +54,7 @@ def texts(answer: Any) -> list[tuple[str, str]]:
 def test_every_text_of_an_answer_is_printable_and_short(kind: Any) -> None:
     hostile = filled(kind)
     before = texts(hostile)
-    after = texts(cleaned(hostile))
+    after = texts(clean(hostile))
     assert [name for name, _ in before] == [name for name, _ in after]
     for name, text in after:
         if name in FOR_PROGRAMS:
@@ -70,7 +70,7 @@ def test_there_are_texts_in_most_answers() -> None:
 
 def test_what_people_may_read_stays_as_it_is() -> None:
     told = pb.PushReply(reason="the update is 3 versions late; größer geht's nicht")
-    assert cleaned(told).reason == told.reason
+    assert clean(told).reason == told.reason
     assert from_peer(told.reason) == told.reason
 
 

@@ -126,7 +126,7 @@ class _Rows(NamedModel):
     buffers: slice | None = None
     how = "row by row"
 
-    def stacked(self, device: str = "cpu") -> StackedModel:
+    def stack(self, device: str = "cpu") -> StackedModel:
         return self
 
     def gradient(self, w: Any, x: Any, y: Any, sizes_N: Any = None) -> Any:

@@ -66,7 +66,10 @@ FEDERATIONS: dict[str, dict[str, Any]] = {
             "kind": "fed_buff",
             "buffer": 3,
             "staleness_limit": 3,
-            "client": {"kind": "fed_prox", "decay": {"after": 2, "until": 9}},
+            "client": {
+                "kind": "fed_prox",
+                "schedule": {"kind": "linear", "after": 2, "until": 9},
+            },
         },
         "simulate": LOSSY,
     },

@@ -65,7 +65,7 @@ def test_a_version_of_the_default_recipe_needs_less_than_three_models(
 ) -> None:
     algorithm = Latecomer().build(ParamSpec.of({"w": model_D}))
     state = ServerState(algorithm, model_D, "epoch")
-    state.set_aside(spill.moved)
+    state.set_aside(spill.move)
 
     def message(gap: Any) -> Any:
         payload, _ = algorithm.downlink.encode(gap(), None, KEY)
@@ -113,7 +113,7 @@ def train(width, layers):
         {"client": {"kind": "local_sgd", "steps": 2, "batch": 2}}
     )
     trainer = Trainer(workload, config.build(workload.flat().spec))
-    public_D = Spill(Path(sys.argv[1])).moved(trainer.model.initial(Key.root(0)))
+    public_D = Spill(Path(sys.argv[1])).move(trainer.model.initial(Key.root(0)))
     Path("/proc/self/clear_refs").write_text("5")
     trainer.train(public_D, (x, y), Key.root(1))
     return peak(), public_D.nbytes
@@ -137,11 +137,11 @@ def test_a_client_trains_in_less_than_three_models(tmp_path: Path) -> None:
 def test_what_lies_in_a_file_is_the_same_and_stays_as_it_is(tmp_path: Path) -> None:
     spill = Spill(tmp_path)
     large_D = np.arange(9 << 20, dtype=np.float32)
-    moved_D = spill.moved(large_D)
+    moved_D = spill.move(large_D)
     assert moved_D is not large_D
     assert (moved_D == large_D).all()
-    assert spill.moved(moved_D) is moved_D
-    assert spill.moved(large_D[:9]).base is large_D  # few values stay
+    assert spill.move(moved_D) is moved_D
+    assert spill.move(large_D[:9]).base is large_D  # few values stay
     assert not [*tmp_path.iterdir()]  # no file has a name
 
 
@@ -158,7 +158,7 @@ VECTORS = {
 @pytest.mark.parametrize("name", VECTORS)
 def test_a_vector_of_any_form_is_the_same_in_a_file(name: str, spill: Spill) -> None:
     given = VECTORS[name]
-    moved = spill.moved(given)
+    moved = spill.move(given)
     assert moved is not given
     assert (moved.shape, moved.dtype) == (given.shape, given.dtype)
     np.testing.assert_array_equal(moved, given)
@@ -170,7 +170,7 @@ def test_what_is_more_than_numbers_stays_where_it_is(spill: Spill) -> None:
         np.array([None] * 40),
         np.ma.masked_array(np.arange(40.0), [True] * 40),
     ):
-        assert spill.moved(given) is given
+        assert spill.move(given) is given
 
 
 def test_without_room_on_the_disk_nothing_is_copied(
@@ -179,8 +179,8 @@ def test_without_room_on_the_disk_nothing_is_copied(
     room = SimpleNamespace(free=spill_module.SPARED + 159)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: room)
     small_D, large_D = np.arange(39, dtype=np.float32), np.arange(40, dtype=np.float32)
-    assert spill.moved(small_D) is not small_D
-    assert spill.moved(large_D) is large_D
+    assert spill.move(small_D) is not small_D
+    assert spill.move(large_D) is large_D
 
 
 def test_memory_that_is_locked_does_not_keep_other_memory_from_leaving(

@@ -228,7 +228,11 @@ def test_gaias_sites_keep_in_step_and_are_the_same_in_both(
         "own_view": True,
         "inner": {"kind": "gaia", "threshold": 0.1, "decay": "rate", "flush": 8},
     }
-    client = {"kind": "local_sgd", "steps": 2, "decay": {"after": 0, "until": 60}}
+    client = {
+        "kind": "local_sgd",
+        "steps": 2,
+        "schedule": {"kind": "linear", "after": 0, "until": 60},
+    }
     algorithm = {"kind": "gaia", "ahead": 0, "min_clients": CLIENTS, "client": client}
     controls = [{"kind": "gaia", "limit": 10**6, "threshold": 0.1, "most": 0.2}]
     algorithm |= {"uplink": uplink, "controllers": controls}

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from fedcore import payloads
 from fedcore.compressors import TopK
-from fedcore.compressors.base import kept
+from fedcore.compressors.base import count_kept
 from fedcore.rng import Key
 from fedcore.typing import Vector
 
@@ -35,7 +35,7 @@ def test_of_any_vector_no_more_than_the_share_of_what_stays_behind(
     x_D: Vector, ratio: float
 ) -> None:
     left, whole = lost(ratio, x_D)
-    share = 1 - kept(ratio, len(x_D)) / len(x_D)
+    share = 1 - count_kept(ratio, len(x_D)) / len(x_D)
     assert left <= share * whole * (1 + ROUNDING)
 
 
@@ -45,7 +45,7 @@ def test_of_a_bell_curve_no_more_than_the_square_of_that_share(
 ) -> None:
     x_D = np.random.default_rng(seed).standard_normal(dim).astype(np.float32)
     left, whole = lost(ratio, x_D)
-    assert left <= (1 - kept(ratio, dim) / dim) ** 2 * whole
+    assert left <= (1 - count_kept(ratio, dim) / dim) ** 2 * whole
 
 
 @pytest.mark.parametrize("seed", range(3))

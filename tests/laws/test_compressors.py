@@ -82,7 +82,7 @@ def test_what_an_encoder_makes_is_declared(
     config: CompressorConfig, update: Given, key: Key
 ) -> None:
     packed = payloads.pack(encode(config, update, key)[0])
-    declared = config.declared(update.layout)
+    declared = config.list_formats(update.layout)
     arrived = payloads.unpack(packed, update.layout, declared)
     assert payloads.pack(arrived) == packed
     for name in {arrived.format} & set(declared):  # and each format says what it costs
@@ -98,7 +98,7 @@ def test_a_prepared_message_adds_up_to_the_same_bits(
 ) -> None:
     payload, _ = encode(config, update, key)
     arrived = payloads.unpack(payloads.pack(payload), update.layout)
-    prepared = payloads.prepared(arrived)
+    prepared = payloads.prepare(arrived)
     first_D, second_D = -update.memory_D, -update.memory_D  # with zeros of both signs
     payloads.add(arrived, first_D, scale)
     payloads.add(prepared, second_D, scale)
@@ -290,7 +290,7 @@ def _squared(x: Vector) -> Vector:
     return squares
 
 
-@named([config for config in EVERY if config.build((30, 12, 7)).given])
+@named([config for config in EVERY if config.build((30, 12, 7)).adapt])
 def test_the_last_message_may_be_of_any_codec(config: CompressorConfig) -> None:
     """The codec of a run that goes on with other settings is another one."""
     layout = (30, 12, 7)

@@ -21,8 +21,8 @@ from fedcore.controllers import (
     ServerController,
     SkewScout,
     TaskReport,
-    composed,
-    composed_at_server,
+    compose,
+    compose_at_server,
 )
 from fedcore.errors import ConfigError
 from fedcore.measured import Device, Measured
@@ -121,7 +121,7 @@ def test_functions_leave_the_state_as_it_is(
 def test_a_state_from_the_disk_goes_on_alike(
     config: ControllerConfig, before: list[Report], since: list[Report]
 ) -> None:
-    rule = composed({config.kind: client_half(config)})
+    rule = compose({config.kind: client_half(config)})
     state = after(rule, before)
     loaded = reloaded(state, None)
     assert rule.assign(loaded) == rule.assign(state)
@@ -138,7 +138,7 @@ def _fixed(work: float, density: float, rest: float) -> Controller:
 
 
 def test_shares_multiply_and_the_longest_rest_counts() -> None:
-    both = composed({"a": _fixed(0.5, 1.0, 3.0), "b": _fixed(0.5, 0.2, 2.0)})
+    both = compose({"a": _fixed(0.5, 1.0, 3.0), "b": _fixed(0.5, 0.2, 2.0)})
     state = both.observe(None, Report(at=0))
     assert state == {"a": 1, "b": 1}
     assert both.assign(state) == Assignment(0.25, 0.2)
@@ -147,13 +147,13 @@ def test_shares_multiply_and_the_longest_rest_counts() -> None:
 
 @pytest.mark.parametrize(("work", "density"), [(1.0, 1.5), (1.0, 0.0), (-1.0, 1.0)])
 def test_shares_that_cannot_be_are_refused(work: float, density: float) -> None:
-    controller = composed({"mine": _fixed(work, density, 0.0)})
+    controller = compose({"mine": _fixed(work, density, 0.0)})
     with pytest.raises(ConfigError, match="controller mine assigned"):
         controller.assign(None)
 
 
 def test_a_controller_that_joins_begins_anew_and_one_that_left_is_forgotten() -> None:
-    now = composed({"b": _fixed(1, 1, 0), "c": _fixed(1, 1, 0)})
+    now = compose({"b": _fixed(1, 1, 0), "c": _fixed(1, 1, 0)})
     assert now.observe({"a": 7, "b": 7}, Report(at=0)) == {"b": 8, "c": 1}
 
 
@@ -181,7 +181,7 @@ measurements = st.builds(
     seconds=st.none() | st.floats(),
     joules=st.none() | st.floats(),
     device=st.none() | devices,
-).map(Measured.checked)
+).map(Measured.clean)
 tasks = st.builds(
     TaskReport,
     at=times,
@@ -193,14 +193,14 @@ tasks = st.builds(
 )
 requests = st.builds(
     Request, client=st.sampled_from(["a", "c"]), device=st.none() | devices
-).map(lambda asked: asked._replace(device=asked.device and asked.device.checked()))
+).map(lambda asked: asked._replace(device=asked.device and asked.device.clean()))
 
 
 def whole(config: ControllerConfig) -> ServerController:
     """The half at the server as a server has it, beside no others."""
     half = server_half(config)
     assert half is not None
-    return composed_at_server({config.kind: half})
+    return compose_at_server({config.kind: half})
 
 
 def seen(
@@ -249,7 +249,7 @@ def test_the_fewest_samples_of_several_controllers_count() -> None:
         )
 
     parts = {"a": fixed(0.5, 1.0, 30), "b": fixed(0.5, 0.5, 20), "c": fixed()}
-    rule = composed_at_server(parts)
+    rule = compose_at_server(parts)
     assert rule.assign(None, Request("x")) == Assignment(0.25, 0.5, 20)
     with pytest.raises(ConfigError, match="controller d assigned"):
-        composed_at_server({"d": fixed(1.0, 1.0, 0)}).assign(None, Request("x"))
+        compose_at_server({"d": fixed(1.0, 1.0, 0)}).assign(None, Request("x"))

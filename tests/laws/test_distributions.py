@@ -78,13 +78,13 @@ def _fits(config: DistributionConfig) -> bool:
     """Whether it can be fitted, and a sample's moments say something about it."""
     x_N = config.quantile(SPREAD_N)
     is_tame = 1 < x_N.max() / x_N.min() < 1e9
-    return is_tame and config.fitted(x_N) is not None
+    return is_tame and config.fit(x_N) is not None
 
 
 @named([c for c in [*EVERY, Pareto(shape=3), Weibull(shape=4)] if _fits(c)])
 def test_what_was_drawn_from_a_kind_is_fitted_by_it(config: DistributionConfig) -> None:
     x_N = config.quantile(SPREAD_N)
-    fitted = config.fitted(7.0 * x_N)
+    fitted = config.fit(7.0 * x_N)
     assert fitted is not None
     assert type(fitted.config) is type(config)
     assert fitted.scale == pytest.approx(7.0 * _unit(config), rel=0.02)
@@ -101,4 +101,4 @@ def _unit(config: DistributionConfig) -> float:
 
 def test_what_has_no_parameters_to_find_is_not_fitted() -> None:
     for kind in (Same, Empirical):
-        assert kind.fitted(np.array([1.0, 2.0])) is None
+        assert kind.fit(np.array([1.0, 2.0])) is None

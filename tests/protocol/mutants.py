@@ -238,7 +238,7 @@ def rejected_update_is_taken_out_of_the_local_model(stack: ExitStack) -> None:
 
 @mutant
 def local_model_of_another_history_is_kept(stack: ExitStack) -> None:
-    _swap(stack, OverlapLocalSGD, "forked", lambda self, kept: kept)
+    _swap(stack, OverlapLocalSGD, "fork_state", lambda self, kept: kept)
 
 
 @mutant
@@ -659,12 +659,12 @@ def samples_weigh_without_their_cap(stack: ExitStack) -> None:
     def counted(self: AlgorithmConfig, samples: int) -> float:
         return 1.0 if self.weigh_by == "updates" else samples
 
-    _swap(stack, AlgorithmConfig, "counted", counted)
+    _swap(stack, AlgorithmConfig, "count_update", counted)
 
 
 @mutant
 def samples_do_not_weigh(stack: ExitStack) -> None:
-    _swap(stack, AlgorithmConfig, "counted", lambda self, samples: 1.0)
+    _swap(stack, AlgorithmConfig, "count_update", lambda self, samples: 1.0)
 
 
 @mutant

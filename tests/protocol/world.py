@@ -175,7 +175,9 @@ def forged(
         case 6:
             proof = other_run.verdict(epoch, cid, 1 << 30, verdict)
             return replace(pull, settled=Settled(1 << 30, verdict, proof))
-    proof = rng.choice([0, rng.getrandbits(64), other_run.left(epoch), *heard.left])
+    proof = rng.choice(
+        [0, rng.getrandbits(64), other_run.departure(epoch), *heard.left]
+    )
     return replace(pull, epoch="f" * 16, abandoned=(Abandoned(epoch, proof),))
 
 

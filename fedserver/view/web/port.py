@@ -12,7 +12,7 @@ from typing import Any
 
 from fedcore.errors import UnavailableError
 from fedcore.typing import Seconds
-from fedrun.optional import needed
+from fedrun.optional import require
 from fedserver.view.progress import Progress
 from fedserver.view.web.metrics import METRICS, Histogram, Labels, Metric, Samples
 
@@ -31,7 +31,7 @@ def require_packages() -> None:
         ConfigError: one of them is not; the message names the extra.
     """
     for package in _PACKAGES:
-        needed(package, EXTRA, PURPOSE)
+        require(package, EXTRA, PURPOSE)
 
 
 class WebPort:
@@ -58,7 +58,7 @@ class WebPort:
 
     def start(self) -> None:
         """Answers from now on."""
-        uvicorn = needed("uvicorn", EXTRA, PURPOSE)
+        uvicorn = require("uvicorn", EXTRA, PURPOSE)
         config = uvicorn.Config(
             self._app(),
             log_config=None,
@@ -85,10 +85,10 @@ class WebPort:
     # ------------------------------------------------------------------ answers
 
     def _app(self) -> Any:
-        applications = needed("starlette.applications", EXTRA, PURPOSE)
-        routing = needed("starlette.routing", EXTRA, PURPOSE)
-        answers = needed("starlette.responses", EXTRA, PURPOSE)
-        exposition = needed("prometheus_client.exposition", EXTRA, PURPOSE)
+        applications = require("starlette.applications", EXTRA, PURPOSE)
+        routing = require("starlette.routing", EXTRA, PURPOSE)
+        answers = require("starlette.responses", EXTRA, PURPOSE)
+        exposition = require("prometheus_client.exposition", EXTRA, PURPOSE)
         registry = _registry(self._progress)
 
         async def healthz(_: Any) -> Any:
@@ -116,7 +116,7 @@ def _make_protocol() -> Any:
 
     Without it, connections that say nothing would use up the process's descriptors.
     """
-    h11 = needed("uvicorn.protocols.http.h11_impl", EXTRA, PURPOSE)
+    h11 = require("uvicorn.protocols.http.h11_impl", EXTRA, PURPOSE)
     base: Any = h11.H11Protocol
     here: dict[Any, None] = {}  # the oldest first
 
@@ -150,8 +150,8 @@ def _make_protocol() -> Any:
 
 def _registry(progress: Progress) -> Any:
     """Returns a registry of Prometheus with our metrics, and those of the process."""
-    prometheus = needed("prometheus_client", EXTRA, PURPOSE)
-    core = needed("prometheus_client.core", EXTRA, PURPOSE)
+    prometheus = require("prometheus_client", EXTRA, PURPOSE)
+    core = require("prometheus_client.core", EXTRA, PURPOSE)
     registry = prometheus.CollectorRegistry(auto_describe=False)
 
     class Collector:

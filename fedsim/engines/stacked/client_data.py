@@ -99,7 +99,7 @@ class ClientData:
     def used(self, who: int, steps: int, wanted: int | None) -> int:
         """Returns the samples that the steps use, for the task last asked about."""
         own = self._settings[self._which[who]]
-        return own.sized(wanted).used_by(self.samples[who], steps)
+        return own.with_samples(wanted).used_by(self.samples[who], steps)
 
     def _at(self, version: int) -> list[ClientAlgorithmConfig]:
         """Returns all settings, for tasks on a version."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
-from fedcore.controllers import Assignment, joined
+from fedcore.controllers import Assignment, join
 from fedcore.coordinator.actions import Action, Lease
 from fedcore.coordinator.events import Event
 from fedcore.coordinator.rounds import NO_GRANTS, Asked
@@ -316,7 +316,7 @@ class StackedClients:
         if controls is not None:
             is_fine = self._goes_well(who, controls.compare, public_D, kept)
             self._queue.put(received, RECEIVES, who)
-            given = joined(given, controls.assign(who, received, nbytes))
+            given = join(given, controls.assign(who, received, nbytes))
         if is_fine and not self._data.samples[who]:
             is_fine = self._goes_well(who, self._data.read)
         if is_fine and evaluates:

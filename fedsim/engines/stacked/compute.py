@@ -13,7 +13,7 @@ import numpy as np
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import as_numpy
-from fedcore.clients import ClientAlgorithmConfig, Place, taken_back
+from fedcore.clients import ClientAlgorithmConfig, Place, take_back
 from fedcore.compressors import Compressor, Context
 from fedcore.errors import WorkloadError
 from fedcore.model import StackedModel
@@ -243,7 +243,7 @@ class Computer:
                     stack.residual[place] = made.residual[row]
                 if made.removed is not None:
                     kept, removed_D = stack.kept[place], made.removed[row]
-                    stack.kept[place] = taken_back(
+                    stack.kept[place] = take_back(
                         self._own(tasks[place]),
                         kept,
                         removed_D,
@@ -258,7 +258,7 @@ class Computer:
         self, which: int, version: int, wanted: int | None
     ) -> ClientAlgorithmConfig:
         """Returns the client algorithm for a version and a number of samples."""
-        return self._settings_of.all[which].at(version).sized(wanted)
+        return self._settings_of.all[which].at(version).with_samples(wanted)
 
     def _key(self, task: Task) -> Key:
         return task_key(self._seed, self._names[task.client], task.seq)
@@ -272,7 +272,7 @@ class Computer:
 
     def _alike(self, tasks: Sequence[Task], sound: Indices) -> list[list[int]]:
         """Returns groups of places whose messages may be made together."""
-        has_context = self._algorithm.uplink.given is not None
+        has_context = self._algorithm.uplink.adapt is not None
         groups: dict[tuple[float, ...], list[int]] = {}
         for place in sound.tolist():
             task, context = tasks[place], ()

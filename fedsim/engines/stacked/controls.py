@@ -124,4 +124,4 @@ class Controls:
         """Restores the states that :meth:`dump` returned."""
         self._states = load_each(saved["states"], arrays)
         self._patches = dict(saved["patches"])
-        self._public = dict(saved.get("public", ()))
+        self._public = dict(saved["public"])

@@ -15,7 +15,7 @@ from fedcore.stacks import why_one_by_one
 from fedcore.user_code import Failure
 from fedcore.workload import Client, Workload
 from fedrun.config import FederationConfig
-from fedrun.methods import loaded
+from fedrun.methods import list_sources
 from fedsim.engines.fates import ENOUGH
 from fedsim.engines.ray import ray_links
 from fedsim.engines.stacked.clients import StackedClients
@@ -52,7 +52,7 @@ def make_stacked_model(
     reason = _reason_against(config)
     if reason is None:
         try:
-            stacked = model.stacked("cpu" if engine.is_shared else engine.device)
+            stacked = model.stack("cpu" if engine.is_shared else engine.device)
             if population is not None:
                 _try(config, stacked, workload, model, population)
         except NotStackableError as error:
@@ -191,7 +191,7 @@ def _links(
     engine = config.simulate.engine
     blueprint = Blueprint(
         workload=workload,
-        methods=loaded(),
+        methods=list_sources(),
         algorithm=portable_settings(algorithm),
         clients=[population.client(who) for who in range(population.count)],
         seed=config.seed,

@@ -156,6 +156,6 @@ class Messages:
             getattr(self, name)[:] = saved["clients"][name]
         self.tasks.update((who, Given.of(given)) for who, given in saved["tasks"])
         self.shares.update(saved["shares"])
-        self._folded.update(saved.get("folded", ()))
+        self._folded.update(saved["folded"])
         self._refused = {who: Verdict(value) for who, value in saved["refused"]}
         self._updates.load(saved["updates"], arrays)

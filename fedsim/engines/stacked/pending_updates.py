@@ -153,9 +153,8 @@ class PendingUpdates:
     def load(self, saved: JSON, arrays: Mapping[str, Any]) -> None:
         """Restores the updates that :meth:`dump` returned."""
         layout = self._rounds.algorithm.spec.sizes
-        for place, (who, at, seq, told, samples, *known, row) in enumerate(saved):
+        for place, (who, at, seq, told, samples, folded, row) in enumerate(saved):
             given, name = Given.of(told), self._names[who]
-            folded = bool(known and known[0])  # earlier versions did not save it
             stack = Stack.load(row, f"entering.{place}", arrays, layout)
             base = given.version
             self.put(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import as_numpy
-from fedcore.clients import taken_back
+from fedcore.clients import take_back
 from fedcore.participant import fold, is_gone
 from fedcore.payloads import decode
 from fedcore.protocol import Verdict
@@ -152,7 +152,7 @@ class Work:
         if self.takes_back(verdict):
             gone_D = stack.delta_ND[row] if message is None else decode(message)
             kept = self._kept.get(client)
-            self._kept[client] = taken_back(
+            self._kept[client] = take_back(
                 self._settings.of(self._names[client]),
                 kept,
                 as_numpy(gone_D),

@@ -94,7 +94,7 @@ class Worker:
         model = workload.flat()
         self._workload, self._clients = workload, blueprint.clients
         self._pool, self._model = Pool(), model
-        self._stacked = model.stacked(blueprint.device)
+        self._stacked = model.stack(blueprint.device)
         self._computer = Computer(
             self._stacked,
             config.build(model.spec),

@@ -1,4 +1,4 @@
-"""What each node of a graph computes in a step of many models, under autograd.
+"""The computation of each node of a graph, for many models, under autograd.
 
 Values have the shape (N * B, ...), parameters (N, ...). An action raises ValueError if
 its function turns out to mix the samples of a batch.
@@ -73,7 +73,7 @@ class _ByHand(torch.autograd.Function):
 Action = Callable[[Step, dict[fx.Node, Any]], Any]
 
 
-def called(node: fx.Node) -> Action:
+def call(node: fx.Node) -> Action:
     """Calls a function with the values of its arguments."""
     function = function_of(node)
     kwargs = {k: v for k, v in node.kwargs.items() if k != "inplace"}
@@ -85,7 +85,7 @@ def called(node: fx.Node) -> Action:
     return action
 
 
-def guarded(node: fx.Node, inner: Action, shared: frozenset[fx.Node]) -> Action:
+def guard(node: fx.Node, inner: Action, shared: frozenset[fx.Node]) -> Action:
     """Checks that samples stay the first axis of an action's values."""
     name = name_of(node) if node.op != "call_module" else ""
     axis = axis_of(node) if name in ALONG else None
@@ -117,7 +117,7 @@ def guarded(node: fx.Node, inner: Action, shared: frozenset[fx.Node]) -> Action:
 
 
 def _spread(constant: Any, dimensions: int) -> bool:
-    """Whether a constant is the same for all samples."""
+    """Returns whether a constant is the same for all samples."""
     if not isinstance(constant, torch.Tensor):
         return True
     dims = constant.dim()
@@ -139,11 +139,11 @@ def by_hand(layer: Layer, source: fx.Node, token: torch.Tensor) -> Action:
     return action
 
 
-def composed(layer: Composed, source: fx.Node, returns_tuple: bool) -> Action:
+def compose(layer: Composed, source: fx.Node, returns_tuple: bool) -> Action:
     """Calls a layer with parameters under the autograd of the whole graph."""
 
     def action(step: Step, values: dict[fx.Node, Any]) -> Any:
-        y = layer.applied(step.apart(values[source]), step.leaf).flatten(0, 1)
+        y = layer.apply(step.apart(values[source]), step.leaf).flatten(0, 1)
         return (y,) if returns_tuple else y
 
     return action

@@ -14,11 +14,11 @@ from torch import fx, nn
 from fedcore.params import TensorSpec
 from fedtorch.stacked.graphs.actions import Action, Step
 from fedtorch.stacked.graphs.planner import Planner
-from fedtorch.stacked.graphs.trace import traced
+from fedtorch.stacked.graphs.trace import trace
 from fedtorch.stacked.layers.registry import Maker
 from fedtorch.stacked.losses import Loss
 from fedtorch.stacked.rows import Batch, Rows
-from fedtorch.tensors import first, mapped
+from fedtorch.tensors import first, map_tensors
 
 
 class Graph:
@@ -45,7 +45,7 @@ class Graph:
         with torch.enable_grad():
             for node, action in self._actions:
                 if node.op == "placeholder":
-                    values[node] = mapped(x, lambda part: part.flatten(0, 1))
+                    values[node] = map_tensors(x, lambda part: part.flatten(0, 1))
                 else:
                     values[node] = action(step, values)
             out = values[self._output]
@@ -75,7 +75,7 @@ def graph(module: nn.Module, maker: Maker, loss: Loss) -> Graph:
     Raises:
         NotStackableError: it cannot be traced, or a node of its graph is not known.
     """
-    followed, root = traced(module)
+    followed, root = trace(module)
     planner = Planner(followed, root, maker)
     counts = Counter(
         type(root.get_submodule(str(node.target))).__name__
@@ -83,5 +83,5 @@ def graph(module: nn.Module, maker: Maker, loss: Loss) -> Graph:
         if node.op == "call_module"
     )
     words = ", ".join(f"{count} {name}" for name, count in counts.items())
-    actions, output = planner.planned()
+    actions, output = planner.plan()
     return Graph(actions, output, words, loss, maker.slots.to_clear())

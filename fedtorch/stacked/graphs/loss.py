@@ -9,15 +9,21 @@ from torch.nn import functional
 
 from fedcore.errors import NotStackableError
 from fedtorch.stacked.cross_entropy import CrossEntropy
-from fedtorch.stacked.functions import SIZES, SWAPS, function_of, name_of, refused_call
+from fedtorch.stacked.functions import (
+    SIZES,
+    SWAPS,
+    function_of,
+    name_of,
+    refusal_of_call,
+)
 from fedtorch.stacked.graphs.trace import follow
 from fedtorch.stacked.losses import (
     Known,
     Loss,
     RowByRow,
     Weighed,
-    known,
-    known_call,
+    recognise,
+    recognise_call,
 )
 
 # What may happen to outputs and targets on the way into a known loss.
@@ -27,16 +33,16 @@ _GENTLE = frozenset(["squeeze", "unsqueeze", "float", "long", "contiguous"]) | S
 
 def loss_of(loss: Callable[[Any, Any], torch.Tensor]) -> tuple[Loss, bool]:
     """Returns the stacked form of a loss, and whether it needs no comparison."""
-    found = known(loss)
+    found = recognise(loss)
     if found is not None:
-        return _stacked(found), True
+        return _stack(found), True
     try:
-        return _recognised(loss)
+        return _recognise(loss)
     except NotStackableError:
         return RowByRow(loss), True
 
 
-def _stacked(found: Known) -> Loss:
+def _stack(found: Known) -> Loss:
     """Returns the stacked loss; the plain cross-entropy needs no autograd."""
     settings = found.settings
     plain = (
@@ -61,7 +67,7 @@ class _Tracer(fx.Tracer):
         return forward(*args, **kwargs)
 
 
-def _recognised(loss: Callable[[Any, Any], torch.Tensor]) -> tuple[Loss, bool]:
+def _recognise(loss: Callable[[Any, Any], torch.Tensor]) -> tuple[Loss, bool]:
     """Recognises a known loss of outputs and targets, or of other shapes of them.
 
     Raises:
@@ -69,10 +75,10 @@ def _recognised(loss: Callable[[Any, Any], torch.Tensor]) -> tuple[Loss, bool]:
     """
     tracer = _Tracer()
 
-    def called(out: Any, y: Any) -> Any:
+    def call(out: Any, y: Any) -> Any:
         return loss(out, y)
 
-    nodes = list(follow(tracer, called).nodes)
+    nodes = list(follow(tracer, call).nodes)
     last = nodes[-1].args[0]
     if not isinstance(last, fx.Node) or last.op != "call_function":
         raise NotStackableError("it does not end with a known loss")
@@ -82,11 +88,11 @@ def _recognised(loss: Callable[[Any, Any], torch.Tensor]) -> tuple[Loss, bool]:
     }
     given = [settings.pop(name, None) for name in ("input", "target")]
     given = [*last.args, *(one for one in given if one is not None)]
-    found = known_call(last.target, settings)
+    found = recognise_call(last.target, settings)
     if found is None or len(given) != 2:
         raise NotStackableError("it does not end with a known loss")
     if given == [out, y]:
-        return _stacked(found), True
+        return _stack(found), True
     between = [one for one in nodes[2:-2] if one.op != "get_attr"]
     for node in between:
         _check(node)
@@ -106,7 +112,7 @@ def _check(node: fx.Node) -> None:
     name = name_of(node)
     if name in _SHAPING or name in SIZES or name in ("getattr", "getitem"):
         return
-    if name not in _GENTLE or refused_call(node) is not None:
+    if name not in _GENTLE or refusal_of_call(node) is not None:
         raise NotStackableError(f"{name}() comes before the known loss")
 
 

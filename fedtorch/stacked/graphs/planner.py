@@ -14,7 +14,7 @@ from fedtorch.stacked.functions import (
     SHAPES,
     SIZES,
     name_of,
-    refused_call,
+    refusal_of_call,
 )
 from fedtorch.stacked.graphs import actions
 from fedtorch.stacked.graphs.actions import Action
@@ -32,7 +32,7 @@ class Planner:
         self._shared: set[fx.Node] = set()  # constants
         self._sizes: set[fx.Node] = set()  # numbers, from shapes
 
-    def planned(self) -> tuple[list[tuple[fx.Node, Action]], fx.Node]:
+    def plan(self) -> tuple[list[tuple[fx.Node, Action]], fx.Node]:
         """Returns the action of each node, and the node of the output.
 
         Raises:
@@ -116,11 +116,11 @@ class Planner:
         if name in SIZES or shape or (inputs and self._sizes.issuperset(inputs)):
             self._sizes.add(node)
             return
-        reason = refused_call(node)
+        reason = refusal_of_call(node)
         if reason is None and name == "getattr":
             reason = f"the attribute {node.args[1]!r} of a tensor is not known"
         if reason is None and name == "getitem":
-            reason = self._refused_item(node)
+            reason = self._refusal_of_item(node)
         sizes = any(one in self._sizes for one in inputs)
         if reason is None and sizes and name not in (*SHAPES, "getitem"):
             reason = f"{name}() is given a size, which may be that of the batch"
@@ -140,7 +140,7 @@ class Planner:
             if one in self._own:
                 self._maker.slots.count(self._own[one])
 
-    def _refused_item(self, node: fx.Node) -> str | None:
+    def _refusal_of_item(self, node: fx.Node) -> str | None:
         """Says why an index may pick samples; ``x[:, ...]`` picks within them."""
         source, index = node.args
         first = index[0] if isinstance(index, tuple) and index else index
@@ -164,14 +164,14 @@ class Planner:
         if node.target in PARAMETERS_OF:
             return self._layer_call(node)
         if node in self._shared or node in self._sizes:
-            return actions.called(node)
+            return actions.call(node)
         name = name_of(node)
         if any(one in self._own for one in node.all_input_nodes):
             own = frozenset(one for one in node.all_input_nodes if one in self._own)
             if name in PRODUCTS:
                 return actions.product_with(node, own)
             return actions.with_parameters(node, own)
-        return actions.guarded(node, actions.called(node), frozenset(self._shared))
+        return actions.guard(node, actions.call(node), frozenset(self._shared))
 
     def _get(self, node: fx.Node) -> Action:
         if node in self._own:
@@ -192,13 +192,13 @@ class Planner:
         assert isinstance(source, fx.Node)
         kind = kind_of(layer)
         if not list(layer.parameters()):  # called with the samples of all models
-            return actions.guarded(
+            return actions.guard(
                 node, lambda step, values: kind.call(layer, values[source]), frozenset()
             )
         made = self._maker.make(layer)
         if isinstance(made, Composed):
-            action = actions.composed(made, source, kind.returns_tuple)
-            return actions.guarded(node, action, frozenset())
+            action = actions.compose(made, source, kind.returns_tuple)
+            return actions.guard(node, action, frozenset())
         return actions.by_hand(made, source, self._token)
 
     def _layer_call(self, node: fx.Node) -> Action:
@@ -229,7 +229,7 @@ def _writes(node: fx.Node, root: nn.Module) -> bool:
         return bool(getattr(root.get_submodule(str(node.target)), "inplace", False))
     if node.op == "get_attr":
         return False
-    return name_of(node).endswith("_") or refused_call(node) is not None
+    return name_of(node).endswith("_") or refusal_of_call(node) is not None
 
 
 def _is_weight(user: fx.Node, node: fx.Node) -> bool:

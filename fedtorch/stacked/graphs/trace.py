@@ -29,7 +29,7 @@ class _ModuleTracer(fx.Tracer):
         return refusal(m) is None or super().is_leaf_module(m, module_qualified_name)
 
 
-def traced(module: nn.Module) -> tuple[fx.Graph, nn.Module]:
+def trace(module: nn.Module) -> tuple[fx.Graph, nn.Module]:
     """Returns the module's graph, and the root that its names are relative to.
 
     Raises:

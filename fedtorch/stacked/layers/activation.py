@@ -124,7 +124,7 @@ def _make(maker: Maker, layer: nn.Module) -> Layer:
     return Activation(maker.workspace, _BY_HAND[type(layer)](layer))
 
 
-def _rectified(layers: list[loop.Layer], shape: Shape) -> Shape | None:
+def _rectify(layers: list[loop.Layer], shape: Shape) -> Shape | None:
     """Makes the layer before it a layer with ReLU, as the compiled loop knows it."""
     if not layers:
         return None
@@ -135,7 +135,7 @@ def _rectified(layers: list[loop.Layer], shape: Shape) -> Shape | None:
 register(
     *_BY_HAND,
     make=_make,
-    compiled=lambda layer, at: _rectified if type(layer) is nn.ReLU else None,
+    compiled=lambda layer, at: _rectify if type(layer) is nn.ReLU else None,
     by_value=("relu", "tanh", "sigmoid", "silu", "gelu", "leaky_relu", "elu"),
 )
 register(

@@ -90,7 +90,7 @@ class Composed(Layer):
             leaves.clear()
             with torch.enable_grad():
                 x = x.detach().requires_grad_(x.is_floating_point())
-                y = self.applied(x, leaf_of)
+                y = self.apply(x, leaf_of)
             kept[:] = x, y
             return y.detach()
 
@@ -113,7 +113,7 @@ class Composed(Layer):
 
         return Bound(forward, backward)
 
-    def applied(
+    def apply(
         self, x: torch.Tensor, leaf_of: Callable[[Slot], torch.Tensor]
     ) -> torch.Tensor:
         """Calls the function with the parameters that ``leaf_of`` finds."""

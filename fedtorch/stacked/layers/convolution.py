@@ -15,7 +15,7 @@ from torch.nn import functional
 from fedtorch.stacked.layers.base import Bound, Function, Layer
 from fedtorch.stacked.layers.patches import Patches
 from fedtorch.stacked.layers.registry import Maker, register
-from fedtorch.stacked.layers.window import Geometry, Image, Window, compiled_window
+from fedtorch.stacked.layers.window import Geometry, Image, Window, describe_window
 from fedtorch.stacked.rows import Rows, Slot
 from fedtorch.stacked.workspace import Workspace
 
@@ -101,7 +101,7 @@ class Convolution(Layer):
         return slot.shared.view(shape).expand(rows.count, *shape)
 
 
-def _grouped(layer: Any) -> Function:
+def _group(layer: Any) -> Function:
     """Makes the convolutions of N models one with N times as many groups."""
     convolve = functional.conv1d if type(layer) is nn.Conv1d else functional.conv2d
 
@@ -131,8 +131,8 @@ def _of_each(parameter: torch.Tensor, n: int) -> torch.Tensor:
 
 def _make(maker: Maker, layer: Any) -> Layer:
     if layer.groups > 1:
-        function = _grouped(layer)
-        return maker.composed(function, (layer.weight, layer.bias))
+        function = _group(layer)
+        return maker.compose(function, (layer.weight, layer.bias))
     of = maker.slots.of
     return Convolution(maker.workspace, layer, of(layer.weight), of(layer.bias))
 
@@ -149,5 +149,5 @@ register(
     refusal=lambda layer: (
         None if layer.padding_mode == "zeros" else f"pads with {layer.padding_mode!r}"
     ),
-    compiled=compiled_window("product", _can),
+    compiled=describe_window("product", _can),
 )

@@ -150,7 +150,7 @@ def _make(maker: Maker, layer: Any) -> Layer:
     return Linear(maker.workspace, of(layer.weight), of(layer.bias))
 
 
-def _compiled(layer: Any, at: Offsets) -> Compiled | None:
+def _describe(layer: Any, at: Offsets) -> Compiled | None:
     if layer.weight.shape != (layer.out_features, layer.in_features):
         return None
 
@@ -168,6 +168,6 @@ def _compiled(layer: Any, at: Offsets) -> Compiled | None:
 register(
     nn.Linear,
     make=_make,
-    compiled=_compiled,
+    compiled=_describe,
     function=(functional.linear, ("weight", "bias")),
 )

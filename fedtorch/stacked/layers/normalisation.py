@@ -51,7 +51,7 @@ def _affine(y: torch.Tensor, parameters: Parameters) -> torch.Tensor:
 
 def _make(norm: Callable[[Any], Function]) -> Callable[[Maker, Any], Layer]:
     def make(maker: Maker, layer: Any) -> Layer:
-        return maker.composed(norm(layer), (layer.weight, layer.bias))
+        return maker.compose(norm(layer), (layer.weight, layer.bias))
 
     return make
 

@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from fedtorch.stacked.layers.registry import register
-from fedtorch.stacked.layers.window import Window, compiled_parts, compiled_window
+from fedtorch.stacked.layers.window import Window, describe_parts, describe_window
 
 
 def _can_maximum(layer: Any, window: Window) -> bool:
@@ -22,13 +22,13 @@ def _can_mean(layer: Any, window: Window) -> bool:
 for _types, _compiled, _name in (
     (
         (nn.MaxPool1d, nn.MaxPool2d),
-        compiled_window("maximum", _can_maximum),
+        describe_window("maximum", _can_maximum),
         "max_pool",
     ),
-    ((nn.AvgPool1d, nn.AvgPool2d), compiled_window("mean", _can_mean), "avg_pool"),
+    ((nn.AvgPool1d, nn.AvgPool2d), describe_window("mean", _can_mean), "avg_pool"),
     (
         (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d),
-        compiled_parts,
+        describe_parts,
         "adaptive_avg_pool",
     ),
 ):

@@ -127,7 +127,7 @@ _CELLS: dict[type[nn.Module], Callable[[Any], Cell]] = {
 
 
 def _make(maker: Maker, layer: nn.Module) -> Layer:
-    return maker.composed(recurrent(layer), tuple(layer.parameters()))
+    return maker.compose(recurrent(layer), tuple(layer.parameters()))
 
 
 def _refusal(layer: Any) -> str | None:

@@ -14,7 +14,7 @@ from fedtorch.stacked.workspace import Workspace
 
 
 class Kind(NamedTuple):
-    """How a type of torch layer is computed for many models."""
+    """Computes a type of torch layer for many models."""
 
     make: Callable[["Maker", Any], Layer]
     refusal: Callable[[Any], str | None]
@@ -33,7 +33,7 @@ def _refuses_indices(layer: Any) -> str | None:
     return "returns indices too" if getattr(layer, "return_indices", False) else None
 
 
-def _called(layer: Any, samples: torch.Tensor) -> torch.Tensor:
+def _call(layer: Any, samples: torch.Tensor) -> torch.Tensor:
     if getattr(layer, "inplace", False):
         samples = samples.clone()
     y: torch.Tensor = layer(samples)
@@ -49,7 +49,7 @@ def _over_samples(maker: "Maker", layer: nn.Module) -> Layer:
         y = call(layer, x.flatten(0, 1))
         return y.reshape(*x.shape[:2], *y.shape[1:])
 
-    return maker.composed(function)
+    return maker.compose(function)
 
 
 def register(
@@ -57,7 +57,7 @@ def register(
     make: Callable[["Maker", Any], Layer] = _over_samples,
     refusal: Callable[[Any], str | None] = _refuses_indices,
     compiled: Callable[[Any, Offsets], Compiled | None] = lambda layer, at: None,
-    call: Callable[[Any, torch.Tensor], torch.Tensor] = _called,
+    call: Callable[[Any, torch.Tensor], torch.Tensor] = _call,
     returns_tuple: bool = False,
     function: tuple[Callable[..., Any], tuple[str, ...]] | None = None,
     by_value: Iterable[str] = (),
@@ -130,7 +130,7 @@ class Maker:
         """Makes the stacked layer of a function; ``parameters`` has attributes."""
         return _KINDS[_TYPE_OF[function]].make(self, parameters)
 
-    def composed(
+    def compose(
         self, function: Function, parameters: Sequence[torch.Tensor | None] = ()
     ) -> Composed:
         """Makes a layer of stacked torch operations, with autograd inside."""

@@ -92,7 +92,7 @@ def _refuses_unflatten(layer: Any) -> str | None:
     return None
 
 
-def _compiled(layer: Any, at: Offsets) -> Compiled | None:
+def _describe(layer: Any, at: Offsets) -> Compiled | None:
     """Describes the layer: the loop takes the values of any image in their order."""
     if (layer.start_dim, layer.end_dim) != (1, -1):
         return None
@@ -100,5 +100,5 @@ def _compiled(layer: Any, at: Offsets) -> Compiled | None:
 
 
 register(nn.Identity, make=_view(lambda layer, x: x))
-register(nn.Flatten, make=_view(_flatten), refusal=_refuses_flatten, compiled=_compiled)
+register(nn.Flatten, make=_view(_flatten), refusal=_refuses_flatten, compiled=_describe)
 register(nn.Unflatten, make=_view(_unflatten), refusal=_refuses_unflatten)

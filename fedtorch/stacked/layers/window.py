@@ -89,7 +89,7 @@ class Geometry:
         return Image(shape[0], shape[1], h, w, *self.window.outputs((h, w)))
 
 
-def compiled_window(
+def describe_window(
     kind: Literal["product", "maximum", "mean"], can: Callable[[Any, Window], bool]
 ) -> Describe:
     """Describes layers with a window to the compiled loop.
@@ -99,7 +99,7 @@ def compiled_window(
         can: whether the loop can do what a layer is set to.
     """
 
-    def compiled(layer: Any, at: Offsets) -> Compiled | None:
+    def describe(layer: Any, at: Offsets) -> Compiled | None:
         window = window_of(layer)
         kernel, stride, dilation, _ = window
         pad = window.even_pad  # None: there are more zeros on one side
@@ -112,10 +112,10 @@ def compiled_window(
         like = loop.Layer((0, 0, 0), (0, 0, 0), kernel, stride, pad, kind)
         return partial(_add, layer, at, like, window.outputs)
 
-    return compiled
+    return describe
 
 
-def compiled_parts(layer: Any, at: Offsets) -> Compiled | None:
+def describe_parts(layer: Any, at: Offsets) -> Compiled | None:
     """Describes means of parts of equal size; None stands for a part a pixel."""
     parts = pair_of(layer, layer.output_size)
 

@@ -136,7 +136,7 @@ class FederationServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Resume(self, request, context):
-        """How much of an upload has arrived, so that it can go on from there.
+        """Tells how much of an upload has arrived, so that it can go on from there.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

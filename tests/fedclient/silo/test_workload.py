@@ -95,7 +95,7 @@ def test_a_client_algorithm_that_weighs_samples_is_refused() -> None:
 
 def test_the_model_is_not_stacked() -> None:
     with ExitStack() as stack, pytest.raises(NotStackableError):
-        silo(stack, apps.workload, "apps.py").flat().stacked()
+        silo(stack, apps.workload, "apps.py").flat().stack()
 
 
 def test_without_workers_there_is_no_code() -> None:

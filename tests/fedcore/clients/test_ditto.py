@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from fedcore.clients import Ditto, LocalSGD
 from fedcore.errors import ConfigError
 from fedcore.merging import PARAMETER
-from fedcore.params import ParamSpec, placed
+from fedcore.params import ParamSpec, place_tensors
 from fedcore.recipes import FedAvg
 from fedcore.typing import Array
 from tests.fedcore.clients.trained import trained
@@ -76,7 +76,7 @@ def test_a_newcomer_in_a_stack_begins_with_the_public_model() -> None:
 
 
 def test_local_tensors_are_refused_by_name() -> None:
-    own = placed([("head", (2,), PARAMETER)])
+    own = place_tensors([("head", (2,), PARAMETER)])
     spec = ParamSpec.of({"body": np.zeros(3)}, local=own)
     FedAvg(client=LocalSGD()).build(spec)
     with pytest.raises(ConfigError, match="says that 'head' does"):

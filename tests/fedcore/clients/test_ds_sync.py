@@ -45,7 +45,9 @@ def update(algorithm: Algorithm, public_D: Vector, place: Place, step_D: Array) 
     def take(start_D: Array, rule: Any) -> Taken:
         return Taken(step_D.astype(np.float32), np.float32(0), rule)
 
-    return config.build().run(public_D, 1, take, config.placed(None, place)).delta_D
+    return (
+        config.build().run(public_D, 1, take, config.place_state(None, place)).delta_D
+    )
 
 
 def next_version(

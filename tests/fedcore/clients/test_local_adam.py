@@ -6,10 +6,12 @@ import pytest
 from fedcore.clients import LocalAdam, LocalAdamW, TrajectoryAdam
 from fedcore.errors import ConfigError
 from fedcore.merging import PARAMETER
-from fedcore.params import ParamSpec, placed
+from fedcore.params import ParamSpec, place_tensors
 
 SHARED = ParamSpec.of({"body": np.zeros(3)})
-PARTED = ParamSpec.of({"body": np.zeros(3)}, local=placed([("head", (2,), PARAMETER)]))
+PARTED = ParamSpec.of(
+    {"body": np.zeros(3)}, local=place_tensors([("head", (2,), PARAMETER)])
+)
 
 
 @pytest.mark.parametrize("kind", [LocalAdam, LocalAdamW, TrajectoryAdam])

@@ -148,17 +148,6 @@ def test_a_schedule_sets_the_learning_rate_of_a_version() -> None:
     assert LocalSGD(lr=0.5).at(7).lr == 0.5
 
 
-def test_decay_is_read_as_earlier_versions_wrote_it() -> None:
-    decay = {"after": 100, "until": 200, "to": 0.1}
-    found = LocalSGD.model_validate({"decay": decay})
-    assert found.schedule == Linear(after=100, until=200, to=0.1)
-    assert LocalSGD.model_validate({"decay": None}) == LocalSGD()
-    with pytest.raises(ValidationError, match="schedule or decay, not both"):
-        LocalSGD.model_validate({"decay": decay, "schedule": {"kind": "constant"}})
-    with pytest.raises(ValidationError, match="until 5 is not above after 5"):
-        LocalSGD.model_validate({"decay": {"after": 5, "until": 5}})
-
-
 def test_nesterov_by_hand() -> None:
     # v = 2, step 2 + 1; v = 1 + 4, step 4 + 2.5; v = 2.5, step 0 + 1.25.
     config = LocalSGD(lr=1, momentum=0.5, nesterov=True)

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 import latecomer
-from fedcore.clients import LocalSGD, OverlapLocalSGD, met
+from fedcore.clients import LocalSGD, OverlapLocalSGD, meet_model
 from fedcore.clients.scaffold import Scaffold
 from fedcore.compressors import ErrorFeedback, Identity, TopK
 from fedcore.coordinator.events import Decided, Stepped
@@ -57,7 +57,7 @@ def test_a_task_by_hand() -> None:
     assert found.delta_D.tolist() == [0.5]
     # The steps do not depend on the new model, which is met afterwards.
     taken = algorithm.run(one(100), 1, lambda start, rule: _stepped(start), one(6, 1))
-    assert met(algorithm, one(8), taken).state.tolist() == [7, 1]
+    assert meet_model(algorithm, one(8), taken).state.tolist() == [7, 1]
 
 
 def _stepped(start_D: Array) -> Any:

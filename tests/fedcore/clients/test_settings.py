@@ -55,7 +55,7 @@ def test_entries_that_no_client_has_are_known() -> None:
         {"clients": pattern, "lr": 0.5} for pattern in ("a*", "ab", "c")
     )
     settings = ClientSettings(common(first, second, third))
-    unused = settings.unused(["a", "ab", "b"])
+    unused = settings.find_unused(["a", "ab", "b"])
     assert [entry.clients for entry in unused] == [("ab",), ("c",)]
 
 
@@ -63,7 +63,7 @@ def test_an_override_of_epochs_takes_the_place_of_steps() -> None:
     given = common({"clients": "a", "epochs": 3}, steps=20)
     assert every(given)[1] == LocalSGD(epochs=3)
     late = LocalSGD(schedule=Cosine(until=9)).model_dump() | {
-        "overrides": [{"clients": "a", "decay": {"until": 5}}]
+        "overrides": [{"clients": "a", "schedule": {"kind": "linear", "until": 5}}]
     }
     _, own = every(LocalSGD.model_validate(late))
     assert own == LocalSGD(schedule=Linear(until=5))

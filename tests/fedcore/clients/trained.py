@@ -5,7 +5,7 @@ from fedcore.clients import (
     Gradient,
     Trained,
     by_gradients,
-    met,
+    meet_model,
 )
 from fedcore.typing import Array, Counts, State
 
@@ -19,4 +19,4 @@ def trained(
 ) -> Trained:
     """What so many steps come to, for one client or a stack."""
     take, algorithm = by_gradients(gradient, steps), config.build()
-    return met(algorithm, start, algorithm.run(start, steps, take, state))
+    return meet_model(algorithm, start, algorithm.run(start, steps, take, state))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcore.coding import expected_rates, saving, shuffle_coded
+from fedcore.coding import mean_rates, saving, shuffle_coded
 from fedcore.errors import ConfigError
 from fedcore.rng import Key
 
@@ -29,7 +29,7 @@ def test_every_worker_decodes_what_it_needs(workers: int, cached: float) -> None
 def test_what_travels_is_near_what_is_expected_of_many_rows() -> None:
     data = rows(24_000, width=1)
     found = shuffle_coded(data, 4, 0.5, KEY)
-    uncoded, coded = expected_rates(4, 0.5)
+    uncoded, coded = mean_rates(4, 0.5)
     assert found.uncoded_nbytes / data.size == pytest.approx(uncoded, rel=0.02)
     assert found.coded_nbytes / data.size == pytest.approx(coded, rel=0.05)
 
@@ -42,14 +42,14 @@ def test_the_expected_rate_is_the_mean_over_how_many_keep_a_row() -> None:
     mean = sum(
         comb(n - 2, b) * p**b * (1 - p) ** (n - 2 - b) / (2 + b) for b in range(n - 1)
     )
-    _, coded = expected_rates(n, cached)
+    _, coded = mean_rates(n, cached)
     assert coded == pytest.approx((1 - 1 / n) * (1 - p) * mean)
 
 
 def test_a_cache_of_nothing_but_the_own_rows_pairs_rows() -> None:
-    _, coded = expected_rates(6, 1 / 6)
+    _, coded = mean_rates(6, 1 / 6)
     assert coded == pytest.approx(5 / 12)
-    _, near = expected_rates(6, 1 / 6 + 1.5e-4)
+    _, near = mean_rates(6, 1 / 6 + 1.5e-4)
     assert near == pytest.approx(coded, rel=1e-3)
 
 
@@ -61,9 +61,9 @@ def test_the_saving_tends_to_that_of_the_paper() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda: expected_rates(1, 1.0), "among 2 workers or more; .* got 1"),
-        (lambda: expected_rates(4, 0.2), "a cache of 0.2 .*: expected 1/4"),
-        (lambda: expected_rates(4, 1.2), "a cache of 1.2"),
+        (lambda: mean_rates(1, 1.0), "among 2 workers or more; .* got 1"),
+        (lambda: mean_rates(4, 0.2), "a cache of 0.2 .*: expected 1/4"),
+        (lambda: mean_rates(4, 1.2), "a cache of 1.2"),
         (lambda: saving(4, 0.5, 5), "multicast gain of 5 .*: expected 1 to 4"),
         (lambda: saving(4, 1.0, 4), "nothing has to travel"),
         (lambda: shuffle_coded(rows(10), 4, 0.5, KEY), "10 rows among 4 workers"),

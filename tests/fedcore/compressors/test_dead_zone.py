@@ -5,7 +5,7 @@ import pytest
 
 from fedcore import payloads
 from fedcore.compressors import DeadZone
-from fedcore.payloads import merged, negative
+from fedcore.payloads import merge, negative
 from fedcore.rng import Key
 from fedcore.typing import Vector
 
@@ -66,7 +66,7 @@ def test_messages_merge_into_their_exact_sum() -> None:
         encoded((scale * rng.standard_normal(500)).astype(np.float32), 0.1)
         for scale in scales
     ]
-    one = merged(messages)
+    one = merge(messages)
     assert one is not None
     exact = sum(payloads.decode(message).astype(np.float64) for message in messages)
     assert payloads.decode(one).tolist() == exact.tolist()
@@ -76,7 +76,7 @@ def test_messages_merge_into_their_exact_sum() -> None:
 def test_a_sum_has_the_largest_step_that_it_can_have() -> None:
     fine = encoded(np.array([0.5, 0.0, 0.0], np.float32), 1.0)
     coarse = encoded(np.array([0.0, 2.0, -4.0], np.float32), 1.0)
-    one = merged([fine, coarse, negative(fine)])
+    one = merge([fine, coarse, negative(fine)])
     assert one is not None
     assert one.arrays["steps"].tolist() == [2.0]
     assert one.arrays["levels"].tolist() == [1, -2]
@@ -84,6 +84,6 @@ def test_a_sum_has_the_largest_step_that_it_can_have() -> None:
 
 def test_messages_that_cancel_merge_into_one_that_says_nothing() -> None:
     delta_D = np.array([1.0, -2.0, 0.0], np.float32)
-    one = merged([encoded(delta_D, 1.0), encoded(-delta_D, 1.0)])
+    one = merge([encoded(delta_D, 1.0), encoded(-delta_D, 1.0)])
     assert one is not None
     assert one.arrays["indices"].size == 0

@@ -85,12 +85,6 @@ def test_without_a_threshold_all_is_exchanged() -> None:
     assert found_D.tolist() == np.array(delta, np.float32).tolist()
 
 
-def test_what_earlier_versions_wrote_means_the_same() -> None:
-    read = Gaia.model_validate
-    assert read({"kind": "gaia", "decay": True}) == Gaia(decay="root")
-    assert read({"kind": "gaia", "decay": False}) == Gaia(decay="none")
-
-
 def test_the_largest_is_sent_where_nothing_is_significant() -> None:
     assert sent(Gaia(), [1e-4, -3e-4], [1, 1], 1).tolist() == [0, np.float32(-3e-4)]
 

@@ -231,8 +231,8 @@ def test_a_warm_start_finds_more() -> None:
 
 
 def test_a_warm_start_can_be_declined() -> None:
-    assert LowRank(warm_start=False).build((6, 6)).given is None
-    assert LowRank().build((30, 40)).given is not None
+    assert LowRank(warm_start=False).build((6, 6)).adapt is None
+    assert LowRank().build((30, 40)).adapt is not None
 
 
 def test_a_warm_start_that_found_nothing_begins_anew() -> None:

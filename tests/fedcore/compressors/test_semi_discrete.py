@@ -16,7 +16,7 @@ from fedcore.compressors import (
 )
 from fedcore.errors import PayloadError
 from fedcore.params import ParamSpec
-from fedcore.payloads import Payload, Term, semi_discrete_payload, stacked_terms
+from fedcore.payloads import Payload, Term, semi_discrete_payload, stack_terms
 from fedcore.payloads.varint import pack_varints
 from fedcore.rng import Key
 from fedcore.typing import Vector
@@ -212,7 +212,7 @@ def test_a_stack_of_messages_is_filled_up() -> None:
         (2, 4), [term(0, 1, "+", "-+"), term(1, 2, "++", "++")], 1
     )
     none = semi_discrete_payload((2, 4), [], 0)
-    stack = stacked_terms([one, two, none])
+    stack = stack_terms([one, two, none])
     for row, alone in zip(payloads.rows(stack), (one, two, none), strict=True):
         assert payloads.pack(row) == payloads.pack(alone)
         assert payloads.decode(row).tolist() == payloads.decode(alone).tolist()
@@ -224,7 +224,7 @@ def test_messages_are_merged_where_their_sum_is_exact() -> None:
     more = [term(0, 1, "+", "-+"), term(1, 2, "++++", "++++")]
     two = semi_discrete_payload(layout, more, 1)
     none = semi_discrete_payload(layout, [], 5)
-    total = payloads.merged([one, none, two])
+    total = payloads.merge([one, none, two])
     assert total is not None
     expected = payloads.decode(one) + payloads.decode(two)
     assert payloads.decode(total).tolist() == expected.tolist()
@@ -254,7 +254,7 @@ def test_messages_are_merged_where_their_sum_is_exact() -> None:
 def test_messages_are_not_merged_where_that_would_change_them(
     messages: list[Payload],
 ) -> None:
-    assert payloads.merged(messages) is None
+    assert payloads.merge(messages) is None
 
 
 def test_no_terms_are_a_vector_of_zeros() -> None:

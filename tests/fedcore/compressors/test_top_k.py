@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from fedcore import payloads
 from fedcore.compressors import TopK
-from fedcore.compressors.base import kept
+from fedcore.compressors.base import count_kept
 from fedcore.rng import Key
 from fedcore.typing import Vector
 
@@ -34,7 +34,7 @@ def test_the_largest_magnitudes_travel_exactly() -> None:
 def test_k_is_the_floor_of_the_share_and_at_least_one(
     ratio: float, dim: int, k: int
 ) -> None:
-    assert kept(ratio, dim) == k
+    assert count_kept(ratio, dim) == k
 
 
 def test_a_message_takes_about_five_bytes_an_entry() -> None:

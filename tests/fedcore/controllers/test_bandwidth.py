@@ -147,8 +147,3 @@ def test_sparsifiers_can_send_less(inner: TopK) -> None:
         uplink=ErrorFeedback(inner=inner), controllers=(Bandwidth(daily=9),)
     )
     assert config.uplink.shorter(0.5) is not None
-
-
-def test_the_old_setting_is_refused_with_the_new_one() -> None:
-    with pytest.raises(ValidationError, match=r"controllers: \[\{kind: bandwidth, "):
-        FedBuff.model_validate({"bandwidth": {"daily": 9}})

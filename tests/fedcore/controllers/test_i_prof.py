@@ -14,7 +14,7 @@ from fedcore.controllers import (
     ServerController,
     TaskReport,
 )
-from fedcore.controllers.i_prof import Slopes, facts, predicted, solved
+from fedcore.controllers.i_prof import Slopes, facts, predict, solve
 from fedcore.measured import Device, Measured
 from fedcore.recipes import FedBuff, Fleet
 from fedcore.typing import State
@@ -113,14 +113,14 @@ def test_a_small_error_changes_nothing() -> None:
 def test_one_step_takes_the_error_away_if_c_does_not_bind() -> None:
     rule = half(epsilon=0.0)
     state = after(rule, report(100, 2.0), report(100, 3.0))
-    found = predicted(Slopes(*state[0]), "model phone", facts(DEVICE))
+    found = predict(Slopes(*state[0]), "model phone", facts(DEVICE))
     assert found == pytest.approx(0.03)
 
 
 def test_c_bounds_what_one_outlier_does() -> None:
     rule = half(epsilon=0.0, aggressiveness=0.5)
     state = after(rule, report(100, 2.0), report(100, 200.0))
-    found = predicted(Slopes(*state[0]), "model phone", facts(DEVICE))
+    found = predict(Slopes(*state[0]), "model phone", facts(DEVICE))
     assert found == pytest.approx(0.02 + 0.5 * 0.02, rel=1e-4)
 
 
@@ -140,9 +140,9 @@ def test_an_unknown_device_is_predicted_by_least_squares_alone() -> None:
         state = rule.observe(state, report(100, 100 * slope, device))
     known = Slopes(*state[0])
     least_F = np.linalg.lstsq(np.array(rows), np.array(slopes), rcond=None)[0]
-    np.testing.assert_allclose(solved(known), least_F, atol=2e-4)
+    np.testing.assert_allclose(solve(known), least_F, atol=2e-4)
     expected = float(np.dot(facts(DEVICE), truth_F))
-    assert predicted(known, "model new", facts(DEVICE)) == pytest.approx(
+    assert predict(known, "model new", facts(DEVICE)) == pytest.approx(
         expected, rel=0.01
     )
 
@@ -160,7 +160,7 @@ def test_the_regression_of_a_device_model_is_kept_from_task_to_task() -> None:
     rule = half(epsilon=0.0, aggressiveness=0.5)
     slow = [report(100, 4.0)] * 3
     state = after(rule, report(100, 1.0), *slow)
-    found = predicted(Slopes(*state[0]), "model phone", facts(DEVICE))
+    found = predict(Slopes(*state[0]), "model phone", facts(DEVICE))
     assert found == pytest.approx(0.025, rel=0.01)  # .01, and half of that three times
 
 
@@ -195,7 +195,7 @@ def test_a_task_without_a_duration_teaches_nothing(seconds: float | None) -> Non
 
 def test_facts_that_are_unknown_count_as_usual_ones() -> None:
     assert facts(None) == facts(Device()) == (1.0,) * 5
-    impossible = Device("x" * 99, -1, math.nan, 0, -5, 9000.0, 7.0).checked()
+    impossible = Device("x" * 99, -1, math.nan, 0, -5, 9000.0, 7.0).clean()
     assert impossible == Device("x" * 64)
 
 
@@ -221,7 +221,7 @@ def test_samples_become_steps_or_the_size_of_the_one_batch(
     client: LocalSGD, wanted: int, steps: int, batch: int
 ) -> None:
     have = 30 if batch == 64 else 1000
-    sized = client.sized(wanted)
+    sized = client.with_samples(wanted)
     assert (sized.batch, client.steps_of(have, 1.0, wanted)) == (batch, steps)
 
 

@@ -7,7 +7,7 @@ from fedcore.compressors import DeadZone, SemiDiscrete, TopK
 from fedcore.compressors.base import CompressorConfig
 from fedcore.coordinator.published import Published
 from fedcore.params import on_grid
-from fedcore.patch import apply_patch, moved_exactly, publish
+from fedcore.patch import apply_patch, moves_exactly, publish
 from fedcore.payloads import level_values, levels_payload, pack
 from fedcore.protocol import Held
 from fedcore.rng import Key
@@ -126,7 +126,7 @@ def test_a_move_is_exact_if_nothing_was_rounded(
         1, np.array([0]), np.array([1], np.int32), np.array([step], np.float32), (1,)
     )
     assert level_values(message).tolist() == [step]
-    assert moved_exactly(before_D, message, publish(before_D, message)) == exact
+    assert moves_exactly(before_D, message, publish(before_D, message)) == exact
 
 
 def test_more_terms_than_a_message_may_have_are_replayed() -> None:

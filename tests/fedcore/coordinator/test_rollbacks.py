@@ -39,7 +39,7 @@ def proved(desk: Desk, claim: Any, cid: str = "a", epoch: str = EPOCH) -> Any:
             proof = proofs.verdict(epoch, cid, claim.seq, claim.verdict)
             return claim._replace(proof=proof)
         case _:
-            return (Abandoned(claim[0].epoch, proofs.left(claim[0].epoch)),)
+            return (Abandoned(claim[0].epoch, proofs.departure(claim[0].epoch)),)
 
 
 CLAIMS: list[dict[str, Any]] = [
@@ -247,7 +247,7 @@ def test_who_is_led_into_another_history_gets_proof_of_the_one_it_left(
 ) -> None:
     desk.pull("a", epoch=OTHER)
     reply = desk.reply
-    assert reply.left == desk.proofs.left(OTHER)
+    assert reply.left == desk.proofs.departure(OTHER)
     assert reply.proof == desk.proofs.version(EPOCH, 0)
     receipt = desk.proofs.verdict(EPOCH, "a", 1, Verdict.ACCEPTED)
     assert reply.receipt.proof == receipt
@@ -271,7 +271,7 @@ def test_pulls_that_wait_are_led_into_the_new_history() -> None:
         assert reply.task is None
         assert reply.patch.epoch == FRESH
         assert reply.patch.kind == "full"
-        assert reply.left == desk.proofs.left(EPOCH)
+        assert reply.left == desk.proofs.departure(EPOCH)
         assert reply.proof == desk.proofs.version(FRESH, 0)
     assert not desk.coordinator.rounds.leases.waiting
 

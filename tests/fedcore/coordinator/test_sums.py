@@ -41,13 +41,13 @@ def upto(found: dict[int, bytes], end: int) -> dict[int, bytes]:
 def added(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many messages each sum was made of."""
     counts: list[int] = []
-    merged = payloads.merged
+    merged = payloads.merge
 
     def counted(parts: Sequence[Payload]) -> Payload | None:
         counts.append(len(parts))
         return merged(parts)
 
-    monkeypatch.setattr(payloads, "merged", counted)
+    monkeypatch.setattr(payloads, "merge", counted)
     return counts
 
 

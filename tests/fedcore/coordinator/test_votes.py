@@ -448,10 +448,6 @@ def test_places_make_no_sense_in_a_cohort() -> None:
         FedAvg(places=2)
 
 
-def test_an_earlier_config_said_once_what_is_the_rule_now() -> None:
-    assert FedAvg.model_validate({"once": True, "buffer": 3}) == FedAvg(buffer=3)
-
-
 # ---------------------------------------------------------------------------- pauses
 
 

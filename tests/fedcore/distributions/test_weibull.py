@@ -37,7 +37,7 @@ def test_the_mean_is_one_and_the_median_is_known(shape: float) -> None:
 def test_the_shape_follows_from_mean_and_variance() -> None:
     # With shape 2 the variance is (4 - π) / π of the squared mean.
     values_N = np.array([1 - 1.0, 1 + 1.0]) * math.sqrt((4 - math.pi) / math.pi / 2)
-    fitted = Weibull.fitted(3 * (1 + values_N - values_N.mean()))
+    fitted = Weibull.fit(3 * (1 + values_N - values_N.mean()))
     assert fitted is not None
     assert fitted.scale == pytest.approx(3)
     assert isinstance(fitted.config, Weibull)

@@ -219,7 +219,7 @@ def test_the_largest_with_numbers_that_are_none() -> None:
 @given(st.lists(st.integers(0, 5000), max_size=100), st.integers(0, 31))
 def test_rice_codes(numbers: list[int], width: int) -> None:
     numbers_K = np.array(numbers, np.int64)
-    assert same(lambda: kernels.shifted_sum(numbers_K, width)) == sum(
+    assert same(lambda: kernels.sum_shifted(numbers_K, width)) == sum(
         number >> width for number in numbers
     )
     same(lambda: b"".join(kernels.rice(numbers_K, width)))

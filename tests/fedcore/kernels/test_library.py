@@ -82,14 +82,14 @@ def test_a_module_of_an_older_install_is_left_alone() -> None:
     ids=lambda x: str(getattr(x, "dtype", x)),
 )
 def test_other_arrays_go_the_other_way(x: Any) -> None:
-    assert library.compiled_for(x) is None
+    assert library.find_compiled(x) is None
 
 
 @needed
 def test_what_does_not_lie_in_one_piece_gives_the_same() -> None:
     x_ND = np.random.default_rng(0).standard_normal((6, 40)).astype(np.float32)
     spread = np.repeat(x_ND, 2, axis=1)[:, ::2]
-    assert library.compiled_for(spread) is None
+    assert library.find_compiled(spread) is None
     seeds = np.arange(6, dtype=np.uint64)
     for call in (
         kernels.absolute_sums,

@@ -9,7 +9,7 @@ from fedcore.errors import ConfigError
 from fedcore.planning.active_workers import (
     active_workers,
     distribution,
-    expected_slowest,
+    mean_slowest,
 )
 
 COUNTS = st.integers(1, 16)
@@ -63,7 +63,7 @@ def test_workers_under_one_bid_are_all_there_or_all_away() -> None:
 
 
 def test_the_slowest_of_two_dice_takes_161_by_36() -> None:
-    assert expected_slowest(range(1, 7), 2) == pytest.approx(161 / 36)
+    assert mean_slowest(range(1, 7), 2) == pytest.approx(161 / 36)
 
 
 @pytest.mark.parametrize(

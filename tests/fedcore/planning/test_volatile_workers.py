@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcore.planning.error_model import ErrorModel
-from fedcore.planning.preemption import draw_stays, paid_seconds
+from fedcore.planning.preemption import draw_stays, sum_paid_seconds
 from fedcore.planning.volatile_workers import (
     Offer,
     Plan,
@@ -151,7 +151,7 @@ def test_behind_the_best_plan_each_one_is_better_in_the_other_respect(
     deadline: float | None, budget: float | None
 ) -> None:
     question = Question(0.2, 1.0, deadline=deadline, budget=budget)
-    found = question.ordered(plans(question))
+    found = question.order(plans(question))
     assert found[0] == cheapest(plans(question), question)
     assert len(found) > 3
     assert all(question.keeps(plan) for plan in found)
@@ -181,9 +181,9 @@ def test_rounds_without_anybody_take_time() -> None:
 def test_stays_have_the_share_of_their_means() -> None:
     rng = np.random.default_rng(0)
     stays = draw_stays(rng, 30.0, 10.0, 1e5)
-    assert paid_seconds(stays, 1e5) == pytest.approx(0.75e5, rel=0.03)
+    assert sum_paid_seconds(stays, 1e5) == pytest.approx(0.75e5, rel=0.03)
     assert all(end > begin for begin, end in stays)
-    assert paid_seconds([(0.0, 10.0), (20.0, 40.0)], 25.0) == 15.0
+    assert sum_paid_seconds([(0.0, 10.0), (20.0, 40.0)], 25.0) == 15.0
 
 
 def test_a_worker_that_never_leaves_has_one_stay() -> None:

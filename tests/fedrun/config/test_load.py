@@ -153,13 +153,3 @@ algorithm:
     first, second = str(caught.value).splitlines()
     assert ":4: algorithm.controllers.0.dayly: unknown key; did you mean" in first
     assert ":5: algorithm.controllers.1: unknown controller 'bandwith'" in second
-
-
-def test_the_old_default_of_bandwidth_changes_nothing() -> None:
-    written = {"algorithm": {"kind": "fed_buff", "bandwidth": None}}
-    assert parse_config(written) == parse_config({"algorithm": {"kind": "fed_buff"}})
-
-
-def test_the_old_setting_of_bandwidth_is_refused_with_the_new_one() -> None:
-    with pytest.raises(ConfigError, match="algorithm: bandwidth is a controller now"):
-        parse_config({"algorithm": {"kind": "fed_buff", "bandwidth": {"daily": 9}}})

@@ -7,7 +7,7 @@ import pytest
 
 from fedcore.config import Config, Count
 from fedcore.errors import ConfigError
-from fedrun.config.yaml_text import changes_of, checked, mapping_of, text_of
+from fedrun.config.yaml_text import changes_of, mapping_of, text_of, validate
 
 
 class Device(Config):
@@ -39,7 +39,7 @@ def test_other_texts_get_a_sentence(text: str, sentence: str) -> None:
 def test_a_mistake_is_told_with_its_line() -> None:
     text = "\ncroes: 2"
     with pytest.raises(ConfigError, match=r"^d\.yaml:2: croes: unknown key; did you"):
-        checked(Device, mapping_of(text, "d.yaml"), "d.yaml", text)
+        validate(Device, mapping_of(text, "d.yaml"), "d.yaml", text)
 
 
 def test_a_file_that_is_none_gets_a_sentence(tmp_path: Path) -> None:

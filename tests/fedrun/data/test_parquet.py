@@ -116,7 +116,7 @@ def test_without_pyarrow_a_sentence_says_what_to_install(
 ) -> None:
     path = tmp_path / "data.parquet"
     path.touch()
-    monkeypatch.setattr("fedrun.optional.installed", lambda module: False)
+    monkeypatch.setattr("fedrun.optional.is_installed", lambda module: False)
     monkeypatch.delitem(sys.modules, "pyarrow", raising=False)
     with pytest.raises(
         ConfigError, match=r"Parquet needs the package pyarrow: .*latecomer\[frames\]"

@@ -9,7 +9,7 @@ import pytest
 from safetensors import SafetensorError
 
 from fedcore.errors import CorruptJournalError, DiskError, JournalError
-from fedrun.journal.disk import explained, reading, writing
+from fedrun.journal.disk import explain, reading, writing
 
 FILE = Path("journal.sqlite3")
 
@@ -67,7 +67,7 @@ def of_system(number: int) -> OSError:
 def test_each_error_has_its_words(
     error: Exception, kind: type[JournalError], words: str
 ) -> None:
-    found = explained(FILE, error)
+    found = explain(FILE, error)
     assert type(found) is kind
     assert str(found) == f"{FILE}: {words}"
 

@@ -185,7 +185,7 @@ def test_proofs_are_made_with_the_secret_of_the_run(tmp_path: Path) -> None:
     with opened(run.folder) as journal:
         secret = secret_of(journal)
         assert secret is not None
-        assert journal.store.noted(SECRET) == secret.hex()
+        assert journal.store.read_fact(SECRET) == secret.hex()
         found = recover(journal).coordinator
         assert found.proofs._secret == run.run.coordinator.proofs._secret == secret
     for told in (None, "no digits"):

@@ -21,7 +21,7 @@ from fedrun.journal.tally import (
     TallyRow,
     columns_of,
     in_order,
-    told,
+    unpack_records,
 )
 from tests.fedrun.journal.test_codec import CONFIGURED, STEPPED
 
@@ -77,7 +77,7 @@ def test_rows_come_back_as_the_records_that_they_stand_for() -> None:
     record = taken(row(), row(client=0, seq=9))
     assert (record.at, record.count) == (9.0, 2)
     assert from_row(*to_row(record)) == record
-    assert list(told(record, CIDS)) == [
+    assert list(unpack_records(record, CIDS)) == [
         LEASED,
         DECIDED,
         replace(LEASED, cid="ann"),
@@ -87,24 +87,24 @@ def test_rows_come_back_as_the_records_that_they_stand_for() -> None:
 
 def test_a_client_that_was_lost_has_no_verdict() -> None:
     record = taken(row(verdict=NO_VERDICT), row())
-    assert list(told(record, CIDS)) == [LEASED, LEASED, DECIDED]
+    assert list(unpack_records(record, CIDS)) == [LEASED, LEASED, DECIDED]
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_was_not_told(loss: float) -> None:
-    [_, decided] = told(taken(row(loss=loss)), CIDS)
+    [_, decided] = unpack_records(taken(row(loss=loss)), CIDS)
     assert decided == replace(DECIDED, loss=None)
 
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_every_verdict_has_a_code(verdict: Verdict) -> None:
-    [_, decided] = told(taken(row(verdict=VERDICT_CODES[verdict])), CIDS)
+    [_, decided] = unpack_records(taken(row(verdict=VERDICT_CODES[verdict])), CIDS)
     assert decided == replace(DECIDED, verdict=verdict)
 
 
 @pytest.mark.parametrize("patch", ["none", "replay", "overwrite", "full"])
 def test_every_patch_has_a_code(patch: str) -> None:
-    [leased, _] = told(taken(row(patch=PATCH_CODES[patch])), CIDS)
+    [leased, _] = unpack_records(taken(row(patch=PATCH_CODES[patch])), CIDS)
     assert leased == replace(LEASED, patch=patch)
 
 
@@ -137,7 +137,7 @@ def test_columns_of_another_length_are_damaged() -> None:
 def test_nothing_is_an_empty_record() -> None:
     record = taken()
     assert record.count == 0
-    assert list(told(record, CIDS)) == []
+    assert list(unpack_records(record, CIDS)) == []
 
 
 def test_records_are_told_in_the_order_of_time() -> None:
@@ -162,7 +162,7 @@ def test_counts_of_labels_come_back_with_their_updates() -> None:
         one.add(row(), counts)
     found = [
         counts_list(each.counts)
-        for each in told(one.take(9.0), CIDS)
+        for each in unpack_records(one.take(9.0), CIDS)
         if isinstance(each, Decided)
     ]
     assert found == [None, [3, 0, 4], [5, 0, 0], None]

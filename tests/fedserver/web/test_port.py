@@ -324,7 +324,7 @@ def test_an_address_that_is_none_is_refused_with_the_config(
 def test_without_the_extra_one_sentence_names_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fedrun.optional.installed", lambda name: name != "uvicorn")
+    monkeypatch.setattr("fedrun.optional.is_installed", lambda name: name != "uvicorn")
     with pytest.raises(ConfigError) as caught:
         require_packages()
     assert str(caught.value) == (

@@ -103,7 +103,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 def stacked_of(build: Any, loss: Any = None) -> Stacked:
-    found = flat(build, loss or nn.CrossEntropyLoss()).stacked()
+    found = flat(build, loss or nn.CrossEntropyLoss()).stack()
     assert isinstance(found, Stacked)
     return found
 

@@ -11,7 +11,7 @@ import latecomer
 from fedcore.errors import ModelError, WorkloadError
 from fedcore.rng import Key
 from fedtorch.hugging_face import HuggingFaceWorkload
-from fedtorch.hugging_face.samples import padded, read_samples
+from fedtorch.hugging_face.samples import pad, read_samples
 from tests.fedtorch.hugging_face.tiny import TEXT, gpt2, needs, with_adapter
 
 pytestmark = [
@@ -152,7 +152,7 @@ def test_data_that_are_none_are_refused_by_a_sentence(data: Any, said: str) -> N
 def test_ragged_images_are_refused_by_a_sentence() -> None:
     images = [{"pixel_values": np.zeros((1, n, 2))} for n in (2, 3)]
     with pytest.raises(WorkloadError, match="column 'pixel_values' has rows of shapes"):
-        padded(images)
+        pad(images)
 
 
 def test_a_model_without_a_head_or_without_parameters_is_refused() -> None:
@@ -187,10 +187,10 @@ def test_a_batch_without_labels_leaves_the_loss_of_the_others() -> None:
 def test_unsigned_labels_are_padded_with_no_label() -> None:
     known = [np.arange(2, dtype=np.uint8), np.arange(3, dtype=np.uint8)]
     rows = [{"input_ids": tokens, "labels": tokens} for tokens in known]
-    assert padded(rows)["labels"].tolist() == [[0, 1, -100], [0, 1, 2]]
+    assert pad(rows)["labels"].tolist() == [[0, 1, -100], [0, 1, 2]]
 
 
 def test_a_column_that_some_rows_lack_is_named() -> None:
     rows = [{"input_ids": [1, 2], "labels": [1, 2]}, {"input_ids": [1, 2]}]
     with pytest.raises(WorkloadError, match="column 'labels' is in some rows"):
-        padded(rows)
+        pad(rows)

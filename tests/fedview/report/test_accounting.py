@@ -64,7 +64,7 @@ def test_bytes_add_up_over_time(tmp_path: Path) -> None:
     moments = np.array([0.0, 3.0, 6.9, 7.0, 100.0])
     assert uploads(results).up_to(moments).tolist() == [0, 40, 40, 84, 132]
     assert downloads(results).up_to(moments).tolist() == [0, 406, 426, 426, 456]
-    dense = downloads(results).uncompressed_up_to(moments)
+    dense = downloads(results).dense_up_to(moments)
     assert dense.tolist() == [0, DENSE, 2 * DENSE, 2 * DENSE, 3 * DENSE]
 
 

@@ -283,7 +283,7 @@ def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
 def test_where_plotly_is_left_out_a_sentence_says_where_to_write_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedview.report.write.installed", lambda module: False)
+    monkeypatch.setattr("fedview.report.write.is_installed", lambda module: False)
     with pytest.raises(ConfigError, match=r"needs the package plotly, which images"):
         write_report(tmp_path)
 

@@ -23,7 +23,7 @@ def said(*losses: float, classes: int = 10) -> list[str]:
     """What is told of losses of versions 0, 1, ..."""
     divergence = Divergence(classes)
     for version, loss in enumerate(losses):
-        divergence.evaluated({"loss": loss}, version)
+        divergence.observe_evaluation({"loss": loss}, version)
     assert divergence.news() == divergence.warnings
     assert divergence.news() == []
     return divergence.warnings
