@@ -85,7 +85,7 @@ def _types(annotation: Any) -> frozenset[Any]:
     return frozenset([annotation]).union(*map(_types, inner))
 
 
-def descriptions(model: type[Config]) -> Mapping[str, str]:
+def descriptions(model: type) -> Mapping[str, str]:
     """Returns the docstrings below the fields of a class, by the fields' names.
 
     Pydantic can read them too (``use_attribute_docstrings``), but does so for all

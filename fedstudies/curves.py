@@ -1,14 +1,13 @@
 """Plots of means with bands over the runs of a group."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fedrun import units
-from fedstudies.group import Group
 from fedstudies.statistics import student_t
-from fedstudies.trial import Trial
+from fedstudies.trial import Group, Trial
 from fedview.report import theme
 from fedview.report.downsample import Floats, downsample
 from fedview.report.ranges import axis_range, limits
@@ -127,6 +126,52 @@ def curves_figure(
     figure.update_yaxes(range=axis_range(metric, known, drawn))
     figure.update_yaxes(title_text=theme.label(metric), row=1, col=1)
     return theme.dress(figure, 420 + theme.legend_height(len(groups)))
+
+
+def draw_line(
+    name: str,
+    x: Any,
+    y: Any,
+    hover: str,
+    colour: str,
+    *,
+    width: float = 2,
+    **more: Any,
+) -> Any:
+    """Makes a line of a figure.
+
+    Args:
+        name: in the legend.
+        x: the places.
+        y: the values.
+        hover: what is shown at a point.
+        colour: of the line.
+        width: of the line, in pixels.
+        more: other settings of the trace; those of ``line`` are added.
+    """
+    from plotly.graph_objects import Scatter
+
+    line = {"color": colour, "width": width, **more.pop("line", {})}
+    given = {"mode": "lines", "hovertemplate": f"{hover}<extra></extra>", **more}
+    return Scatter(x=x, y=y, name=name, line=line, **given)
+
+
+def figure_of(traces: Iterable[Any], x: str, y: str, height: int) -> "Figure":
+    """Makes a figure of traces, with the names of its axes.
+
+    Args:
+        traces: what is drawn.
+        x: the name of the axis below.
+        y: that of the axis beside; empty: none.
+        height: in pixels.
+    """
+    from plotly.graph_objects import Figure
+
+    figure = Figure([*traces])
+    figure.update_xaxes(title_text=x)
+    if y:
+        figure.update_yaxes(title_text=y)
+    return theme.dress(figure, height)
 
 
 def _traces(name: str, colour: str, found: Band) -> list[Any]:

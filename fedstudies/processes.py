@@ -1,5 +1,6 @@
 """Runs simulations in several processes; the results do not depend on how many."""
 
+import logging
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -30,8 +31,6 @@ def run_all(
     function: Callable[[Task], Found],
     tasks: Sequence[Task],
     jobs: int,
-    *,
-    verbose: bool = False,
 ) -> Generator[tuple[Task, Found]]:
     """Yields each task with its result, in the order in which they end.
 
@@ -42,7 +41,6 @@ def run_all(
         function: what to do with a task; another process imports it from its module.
         tasks: plain data, for another process.
         jobs: how many processes; with 1, this process does everything.
-        verbose: whether the processes log details.
 
     Raises:
         LatecomerError: a process died, or the function raised it.
@@ -51,7 +49,7 @@ def run_all(
         for task in tasks:
             yield task, function(task)
         return
-    with _processes(min(jobs, len(tasks)), verbose=verbose) as pool:
+    with _processes(min(jobs, len(tasks))) as pool:
         with deaf():  # processes that begin here stay deaf
             futures = {pool.submit(function, task): task for task in tasks}
         for future in as_completed(futures):
@@ -66,15 +64,16 @@ def run_all(
 
 
 @contextmanager
-def _processes(jobs: int, *, verbose: bool) -> Iterator[ProcessPoolExecutor]:
+def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of processes, killed on an error or Ctrl-C."""
     others = active_children()
+    is_verbose = logging.getLogger().isEnabledFor(logging.DEBUG)  # as with --verbose
     # A process that has started threads, as torch does, must not be forked.
     pool = ProcessPoolExecutor(
         jobs,
         get_context("spawn"),
         initializer=_begin,
-        initargs=(verbose, list_sources()),
+        initargs=(is_verbose, list_sources()),
     )
     try:
         yield pool

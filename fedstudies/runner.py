@@ -86,8 +86,6 @@ def simulate_all(
     tasks: Callable[[Path], Iterable[Task[Key]]],
     folder: Path,
     jobs: int,
-    *,
-    verbose: bool,
 ) -> Generator[tuple[Task[Key], Found]]:
     """Yields each simulation with its result, in the order in which they end.
 
@@ -97,14 +95,11 @@ def simulate_all(
         tasks: makes the simulations, given the folder for their runs.
         folder: the folder in which that one is made; it is removed at the end.
         jobs: how many processes simulate.
-        verbose: whether they log details.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (
         TemporaryDirectory(prefix=".scratch-", dir=folder) as scratch,
-        closing(
-            run_all(function, list(tasks(Path(scratch))), jobs, verbose=verbose)
-        ) as results,
+        closing(run_all(function, list(tasks(Path(scratch))), jobs)) as results,
     ):
         yield from results
 

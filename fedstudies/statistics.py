@@ -26,6 +26,11 @@ class Estimate(NamedTuple):
     size: int
     """The number of values."""
 
+    def as_json(self) -> dict[str, float | None]:
+        """Returns the numbers as plain data."""
+        known = self.mean if self.size else None
+        return {"mean": known, "half_width_95": self.half, "seeds": self.size}
+
 
 class Paired(NamedTuple):
     """The differences of two sides, seed by seed."""
@@ -33,6 +38,10 @@ class Paired(NamedTuple):
     difference: Estimate
     p: float | None
     """The two-sided p-value of the sign-flip test; None for fewer than two seeds."""
+
+    def as_json(self) -> dict[str, float | None]:
+        """Returns the numbers as plain data."""
+        return {**self.difference.as_json(), "p": self.p}
 
 
 def estimate(values: Sequence[float], level: float = LEVEL) -> Estimate:

@@ -1,4 +1,4 @@
-"""The result of one run: its curve and its costs, as plain data.
+"""The result of one run, and of runs that differ in their seeds alone.
 
 Bytes are those of payloads: of the updates that got a verdict, and of the patches that
 clients received with their tasks. Those that the evaluator receives are not counted,
@@ -6,7 +6,7 @@ since it only serves the comparison.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from fedcore.errors import WorkloadError
 from fedcore.protocol import Verdict
 from fedrun.evaluation import main_metric
 from fedrun.fields import wrong_field
+from fedstudies.statistics import Estimate, estimate
 from fedview.report.byte_counts import ByteCounts, times_of_versions
 from fedview.report.downsample import Floats, floats
 from fedview.results import NOT_METRICS, Results, Table, is_number
@@ -184,6 +185,27 @@ def _counts(results: Results, seconds: Floats) -> tuple[Floats, Floats]:
         until(accepted, [1] * len(accepted)),
         nbytes + until(down, [r.nbytes for r in down]),
     )
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one config, each with a seed of its own."""
+
+    name: str
+    trials: Mapping[int, Trial]
+    """The runs by their seeds."""
+
+    def finals(self, metric: str) -> dict[int, float]:
+        """The metric at the end, by seed; NaN where the run broke down."""
+        return {seed: trial.final(metric) for seed, trial in self.trials.items()}
+
+    def final(self, metric: str) -> Estimate:
+        """The metric at the end, over the seeds."""
+        return estimate(list(self.finals(metric).values()))
+
+    def best(self, metric: str) -> Estimate:
+        """The metric where it was best, over the seeds."""
+        return estimate([trial.best(metric) for trial in self.trials.values()])
 
 
 def metric_of(trials: Sequence[Trial], wanted: str | None = None) -> str:

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from fedcore.workload import Workload as Workload
     from fedserver.api import serve as serve
     from fedsim.api import run as run
-    from fedstudies.api import compare_codecs as compare_codecs
-    from fedstudies.api import compare_runs as compare_runs
-    from fedstudies.api import run_sweep as run_sweep
-    from fedstudies.coding.study import coding as coding
-    from fedstudies.influence.api import influence as influence
-    from fedstudies.plan.api import plan as plan
-    from fedstudies.predict.api import predict as predict
-    from fedstudies.scaling.api import scale as scale
+    from fedstudies.codecs.study import compare_codecs as compare_codecs
+    from fedstudies.coding import coding as coding
+    from fedstudies.compare.study import compare_runs as compare_runs
+    from fedstudies.influence.study import influence as influence
+    from fedstudies.plan.study import plan as plan
+    from fedstudies.predict.study import predict as predict
+    from fedstudies.scaling.study import scale as scale
+    from fedstudies.staleness.study import staleness as staleness
+    from fedstudies.sweep.study import run_sweep as run_sweep
     from fedtorch import TorchWorkload as TorchWorkload
     from fedtorch.hugging_face import HuggingFaceWorkload as HuggingFaceWorkload
     from fedtorch.patch import patch as patch
@@ -55,21 +56,22 @@ _MODULES = {
     "TrainingTask": "fedcore.workload",
     "WandB": "fedview.callbacks",
     "Workload": "fedcore.workload",
-    "coding": "fedstudies.coding.study",
-    "compare_codecs": "fedstudies.api",
-    "compare_runs": "fedstudies.api",
+    "coding": "fedstudies.coding",
+    "compare_codecs": "fedstudies.codecs.study",
+    "compare_runs": "fedstudies.compare.study",
     "evaluate": "fedclient.api",
-    "influence": "fedstudies.influence.api",
+    "influence": "fedstudies.influence.study",
     "join": "fedclient.api",
     "leave_one_out": "fedview.what_if.api",
     "patch": "fedtorch.patch",
-    "plan": "fedstudies.plan.api",
-    "predict": "fedstudies.predict.api",
+    "plan": "fedstudies.plan.study",
+    "predict": "fedstudies.predict.study",
     "replay": "fedview.what_if.api",
     "run": "fedsim.api",
-    "run_sweep": "fedstudies.api",
-    "scale": "fedstudies.scaling.api",
+    "run_sweep": "fedstudies.sweep.study",
+    "scale": "fedstudies.scaling.study",
     "serve": "fedserver.api",
+    "staleness": "fedstudies.staleness.study",
 }
 """The module that defines each name."""
 

@@ -3,12 +3,12 @@
 Dai, Zhou, Dong, Zhang, Xing, "Toward Understanding the Impact of Staleness in
 Distributed Machine Learning", ICLR 2019, arXiv 1810.03264, §3. P = 8 workers with a
 copy of the model and an optimiser state each; every update reaches every copy after a
-delay of 0 to s iterations (:mod:`fedstudies.staleness.study`, which is that of ``fedsim
-staleness``). The slowdown is the number of iterations to 92 % of test accuracy, divided
-by that for s = 0 with the same seed. The network of the optimisers has one hidden layer
-of 32; the depths are tested with SGD. The answer for the optimisers depends on the
-initial weights, so both are shown: PyTorch's default, and He's initialisation; the
-depths begin with the latter.
+delay of 0 to s iterations (:mod:`fedstudies.staleness.training`, which is that of
+``fedsim staleness``). The slowdown is the number of iterations to 92 % of test
+accuracy, divided by that for s = 0 with the same seed. The network of the optimisers
+has one hidden layer of 32; the depths are tested with SGD. The answer for the
+optimisers depends on the initial weights, so both are shown: PyTorch's default, and
+He's initialisation; the depths begin with the latter.
 """
 
 from functools import cache
@@ -30,7 +30,7 @@ from benchmarks.claims.report import (
 from benchmarks.claims.setup import CLASSES, HIDDEN, PIXELS, digits
 from fedcore.training import initial_model
 from fedstudies.staleness.slowdown import Row
-from fedstudies.staleness.study import OPTIMIZERS, Optimizer, Problem
+from fedstudies.staleness.training import OPTIMIZERS, Optimizer, Problem
 
 STALENESS = (0, 4, 8, 16, 32)
 EXPECTED = {"sgd": 1.4, "momentum": 3.2, "adam": 1.7, "rms_prop": 1.4, "adagrad": 2.3}

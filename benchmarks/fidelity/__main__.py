@@ -27,7 +27,7 @@ from fedrun.cli.command import (
     verbose_option,
 )
 from fedsim.cli.options import FEDERATION, METRIC, count_option, out_option
-from fedstudies.terminal import screen
+from fedstudies.tables import screen
 
 RESULTS = Path(__file__).parent.parent / "results" / "fidelity.json"
 GOAL = 0.15  # of the time to the target

@@ -22,7 +22,7 @@ from fedcore.workload import Workload
 from fedrun.app import app_of, load_app
 from fedrun.config import FederationConfig, load_config, parse_config
 from fedsim.api import free_folder
-from fedstudies.terminal import screen, tell
+from fedstudies.tables import screen, tell
 from fedview.results import Results
 
 PILOT = 0.25  # of the run, if nothing else is said

@@ -9,8 +9,8 @@ import numpy as np
 from benchmarks.fidelity.comparison import Fidelity, Predicted, Prediction, Row
 from fedrun import units
 from fedstudies.curves import COLOURS, curves_figure
-from fedstudies.group import Group
-from fedstudies.terminal import Cells
+from fedstudies.tables import Cells
+from fedstudies.trial import Group
 from fedview.report import theme
 from fedview.report.page import Section, page, plot, text
 

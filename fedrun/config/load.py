@@ -1,6 +1,7 @@
 """Reads the YAML; every mistake is reported at once, in sentences."""
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,18 @@ from fedcore.text import brief, from_peer
 from fedrun.config.model import FederationConfig
 from fedrun.config.values import map_values
 from fedrun.config.yaml_loader import MOST_LEVELS, read_yaml
-from fedrun.config.yaml_text import mapping_of, text_of, validate
+from fedrun.config.yaml_text import changes_of, mapping_of, text_of, validate
 from fedrun.methods import load_installed, missing, name_files, require_named
 
 _MOST_PROBLEMS = 5  # of what a server told, that are shown
 
 
-def load_config(path: Path, changes: Iterable[str] = ()) -> FederationConfig:
-    """Returns the federation that a file describes, with ``--set a.b=value`` changes.
+Changes = Iterable[str] | Mapping[str, Any]
+"""``a.b=value`` each, or values by field; a value that is a text is read as YAML."""
+
+
+def load_config(path: Path, changes: Changes = ()) -> FederationConfig:
+    """Returns the federation that a file describes, with changes as ``--set`` has them.
 
     Relative paths in it are taken from the file's folder.
 
@@ -62,7 +67,7 @@ def read_config(
 def config_in(
     folder: Path,
     raw: dict[str, Any],
-    changes: Iterable[str] = (),
+    changes: Changes = (),
     source: str = "config",
     text: str = "",
 ) -> FederationConfig:
@@ -71,18 +76,22 @@ def config_in(
     Args:
         folder: from which relative paths are taken.
         raw: the data, which the changes change.
-        changes: each as ``a.b=value``.
+        changes: each as ``a.b=value``, or values by field.
         source: where they stand, for messages.
         text: the YAML that they come from, if any.
 
     Raises:
         ConfigError: it has mistakes, one in each line.
     """
-    changes = list(changes)
-    for change in changes:
-        change_config(raw, change)
+    shown = changes_of(changes) if isinstance(changes, Mapping) else [*changes]
+    if isinstance(changes, Mapping):
+        for (field, value), change in zip(changes.items(), shown, strict=True):
+            _change(raw, field, _value_of(value, change), change)
+    else:
+        for change in shown:
+            change_config(raw, change)
     raw = name_files(raw, folder)
-    return _in_folder(parse_config(raw, source, text, changes), folder)
+    return _in_folder(parse_config(raw, source, text, shown), folder)
 
 
 def parse_config(
@@ -153,6 +162,18 @@ def change_config(raw: dict[str, Any], change: str) -> None:
     """Applies one ``a.b=value``; the value is read as YAML."""
     example = "field=value, such as stop.versions=10"
     name, given = read_setting("--set", change, example)
+    _change(raw, name, given, change)
+
+
+def _value_of(given: Any, change: str) -> Any:
+    """Returns a value that a script gave, as plain data."""
+    if isinstance(given, str):
+        return read_value(f"--set {brief(change)}", given)
+    return given.item() if hasattr(given, "item") else deepcopy(given)
+
+
+def _change(raw: dict[str, Any], name: str, given: Any, change: str) -> None:
+    """Applies one value; ``change`` is how errors name it."""
     place: Any = raw
     *parents, last = name.split(".", MOST_LEVELS)
     for parent in parents:

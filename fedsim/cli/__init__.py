@@ -7,19 +7,6 @@ import click
 from fedrun.cli.help import Group
 from fedsim.cli import simulator
 
-# The studies stand above the simulator; here are their names, in the order of use.
-STUDIES = {
-    "codecs": "experiments",
-    "sweep": "experiments",
-    "compare": "experiments",
-    "staleness": "experiments",
-    "influence": "influence",
-    "plan": "plan",
-    "predict": "predict",
-    "scale": "scaling",
-    "coding": "coding",
-}
-
 
 @click.group(
     cls=Group,
@@ -34,5 +21,6 @@ def main() -> None:
 
 for _command in (simulator.new, simulator.data, simulator.run, simulator.trace):
     main.add_command(_command)
-for _name, _module in STUDIES.items():
-    main.add_command(getattr(import_module(f"fedstudies.cli.{_module}"), _name))
+# The studies stand above the simulator, so they are found by name.
+for _command in import_module("fedstudies.commands").commands():
+    main.add_command(_command)

@@ -3,16 +3,29 @@
 import math
 import statistics
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 from fedcore.coordinator.settings import lower_is_better
+from fedcore.typing import JSON
 from fedrun import units
 from fedstudies.codecs.choose import Point, pareto_front, recommended
 from fedstudies.codecs.measure import last_means, per_update
-from fedstudies.codecs.pairs import Pair
+from fedstudies.codecs.pairs import Pair, plain
+from fedstudies.codecs.scatter import beyond_axis, codecs_figure
 from fedstudies.codecs.timing import PairTimes
+from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.statistics import ONE_SEED, standard_error
+from fedstudies.tables import Cells
 from fedstudies.trial import Trial, metric_of
+
+CAPTION = (
+    "An uplink has an error memory around it where it is a contraction, unless it is "
+    "written as YAML. Bytes are for each update, and those down include lost tasks; "
+    "times are medians, both directions together."
+)
+_HEAD = ("bytes up", "bytes down", "times fewer", "encode ms", "decode ms")
+_TIMES = ("encode up, down", "decode up, down")
 
 
 @dataclass(frozen=True)
@@ -53,7 +66,7 @@ def summary(row: Row) -> str:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Outcome):
     """All rows, the uncompressed one first."""
 
     app: str
@@ -123,6 +136,107 @@ class Comparison:
         """How much worse a row is than the uncompressed one; negative: better."""
         return self._points[0].score - self._points[place].score
 
+    # ------------------------------------------------------------------- findings
+
+    @property
+    def heading(self) -> str:
+        """The app, how many pairs, versions and seeds, and the model's size."""
+        seeds = units.amount(self.seeds, "seed")
+        return (
+            f"{self.app}: {units.amount(len(self.rows), 'pair')} of codecs, "
+            f"{units.amount(self.versions, 'version')}, {seeds}, "
+            f"{units.amount(self.dim, 'value')} in the model"
+        )
+
+    def findings(self) -> Findings:
+        """Returns the scatter, the table, and the pair to take."""
+        low = " (lower is better)" if self.lower_is_better else ""
+        lead = (
+            f"Each point is a pair: {self.metric}{low}, the mean of the last quarter "
+            "of the evaluations, over the payload bytes up and down for each update. "
+            "On the Pareto front no other pair is better in both."
+        )
+        drawn = (f"{self.metric} over bytes", partial(codecs_figure, self))
+        front = Part(
+            "What bytes buy", lead, figures=[drawn], notes=self._notes(), anchor="front"
+        )
+        pairs = Part(
+            "All pairs",
+            CAPTION,
+            self._cells(),
+            self._cells_on_page(),
+            anchor="pairs",
+            heading=self.heading,
+            caption=CAPTION,
+            highlighted=self.taken,
+        )
+        return Findings(
+            title=f"Codecs for {self.app}",
+            heading=self.heading,
+            verdict=self.advice,
+            numbers=self.as_json(),
+            parts=[front, pairs],
+            doubts=self.doubts,
+            yaml=self.yaml,
+            is_warning=not self.taken,
+        )
+
+    def _notes(self) -> list[str]:
+        known, names = set(self.known), [str(row.pair) for row in self.rows]
+        lost = [name for place, name in enumerate(names) if place not in known]
+        worse = [f"{names[i]}: {self.values[i]:.4f}" for i in beyond_axis(self)]
+        said = {
+            "Not drawn, since nothing was learnt": lost,
+            "Triangles at the edge stand for pairs beyond the axis": worse,
+        }
+        return [f"{what}: {'; '.join(which)}." for what, which in said.items() if which]
+
+    def _cells(self) -> Cells:
+        """A row for each pair."""
+        heads = [name.replace(" ", "\n") for name in _HEAD]
+        rows = [
+            [*row.pair.names, *_numbers(self, place), _mark(self, place)]
+            for place, row in enumerate(self.rows)
+        ]
+        head = ["uplink", "downlink", self.metric, *heads, ""]
+        return Cells(head, rows, "bbnnnnnn ")
+
+    def _cells_on_page(self) -> Cells:
+        """The same with the times of both directions.
+
+        The verdict stands beside the names, so that it is on the screen where the table
+        is wider than the page.
+        """
+        rows = [
+            [
+                *row.pair.names,
+                _mark(self, place),
+                *_numbers(self, place),
+                f"{row.times.up.encode:.3f}, {row.times.down.encode:.3f}",
+                f"{row.times.up.decode:.3f}, {row.times.down.decode:.3f}",
+            ]
+            for place, row in enumerate(self.rows)
+        ]
+        head = ["uplink", "downlink", "verdict", self.metric, *_HEAD, *_TIMES]
+        return Cells(head, rows, "   nnnnnnnn")
+
+    def as_json(self) -> JSON:
+        """Returns all numbers as plain data."""
+        return {
+            "app": self.app,
+            "values": self.dim,
+            "versions": self.versions,
+            "seeds": self.seeds,
+            "tolerance": self.tolerance,
+            "metric": self.metric,
+            "lower_is_better": self.lower_is_better,
+            "pairs_asked": self.asked,
+            "recommended": self.taken,
+            "advice": self.advice,
+            "doubts": self.doubts,
+            "pairs": [_pair(self, place) for place in range(len(self.rows))],
+        }
+
     # ------------------------------------------------------------------ sentences
 
     @property
@@ -179,3 +293,59 @@ class Comparison:
                     "it."
                 )
         return found
+
+
+def _numbers(comparison: "Comparison", place: int) -> list[str]:
+    """The cells of a row after its names."""
+    row, value = comparison.rows[place], comparison.values[place]
+    fewer = comparison.fewer(row)
+    return [
+        f"{value:.4f}" if math.isfinite(value) else "nothing learnt",
+        _nbytes(row.bytes_up),
+        _nbytes(row.bytes_down),
+        units.digits(fewer) if math.isfinite(fewer) else "–",
+        f"{row.times.encode:.2f}",
+        f"{row.times.decode:.2f}",
+    ]
+
+
+def _mark(comparison: "Comparison", place: int) -> str:
+    """The remark at the end of a row: ``take``, ``front`` or nothing."""
+    if place == comparison.taken:
+        return "take"
+    return "front" if comparison.front[place] else ""
+
+
+def _nbytes(nbytes: float) -> str:
+    return f"{nbytes:,.0f}" if math.isfinite(nbytes) else "–"
+
+
+def _pair(comparison: "Comparison", place: int) -> dict[str, Any]:
+    row = comparison.rows[place]
+    up, down = row.times
+    return {
+        "uplink": plain(row.pair.uplink),
+        "downlink": plain(row.pair.downlink),
+        "names": list(row.pair.names),
+        "value": comparison.values[place],
+        "standard_error": comparison.errors[place],
+        "bytes_up": row.bytes_up,
+        "bytes_down": row.bytes_down,
+        "times_fewer": comparison.fewer(row),
+        "milliseconds": {"up": up._asdict(), "down": down._asdict()},
+        "on_front": comparison.front[place],
+        "recommended": place == comparison.taken,
+        "runs": [
+            {
+                "seed": trial.seed,
+                "metrics": last_means(trial),
+                "updates": trial.decided,
+                "bytes_up": trial.bytes_up,
+                "bytes_down": trial.bytes_down,
+                "seconds": trial.seconds,
+                "broken": trial.broken,
+                "evaluations": trial.evaluations(),
+            }
+            for trial in row.trials
+        ],
+    }

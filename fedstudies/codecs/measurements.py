@@ -1,9 +1,7 @@
 """All measurements of a comparison of codecs, which may be stopped at any point."""
 
-from collections.abc import Generator, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fedcore.workload import Workload
@@ -14,21 +12,18 @@ from fedstudies.codecs.pairs import Pair
 from fedstudies.codecs.timing import (
     CodecTimes,
     PairTimes,
-    first_updates,
     pair_times,
 )
-from fedstudies.runner import Task, require_measured, simulate, simulate_all
-from fedstudies.trial import Trial
+from fedstudies.first_updates import first_updates
+from fedstudies.runner import require_measured
+from fedstudies.runs import Cell, Runs
 
 
 @dataclass(kw_only=True)
-class Measurements:
+class Measurements(Runs):
     """The pairs of one federation, and their measurements so far."""
 
     config: FederationConfig
-    app: str
-    place: Path
-    """The folder where the app is looked for."""
     workload: Workload
     pairs: list[Pair]
     """The uncompressed one first."""
@@ -37,8 +32,6 @@ class Measurements:
     tolerance: float
     dim: int = 0
     times: list[PairTimes] = field(default_factory=list)
-    trials: dict[tuple[int, int], Trial] = field(default_factory=dict)
-    """The results by pair and seed."""
 
     def check(self) -> None:
         """Checks the settings before anything is measured.
@@ -63,33 +56,18 @@ class Measurements:
             self.times.append(pair_times(pair, sample, known))
             yield pair
 
-    def simulate(
-        self, folder: Path, jobs: int, *, verbose: bool = False
-    ) -> Generator[tuple[int, Trial]]:
-        """Simulates each pair with each seed; yields the pair's number each time.
-
-        Args:
-            folder: the folder that holds the runs until their results were read.
-            jobs: how many processes simulate.
-            verbose: whether they log details.
-        """
-
-        def tasks(scratch: Path) -> Iterator[Task[tuple[int, int]]]:
-            for number, pair in enumerate(self.pairs):
-                for seed in range(self.config.seed, self.config.seed + self.seeds):
-                    key, settings = (number, seed), self._settings(pair, seed)
-                    yield Task(key, self.app, self.place, settings, scratch)
-
-        results = simulate_all(simulate, tasks, folder, jobs, verbose=verbose)
-        with closing(results):
-            for task, trial in results:
-                self.trials[task.key] = trial
-                yield task.key[0], trial
+    def cells(self) -> list[Cell]:
+        """Returns all runs: each pair with each seed."""
+        return [
+            self.cell(number, parse_config(self._settings(pair, seed)))
+            for number, pair in enumerate(self.pairs)
+            for seed in range(self.config.seed, self.config.seed + self.seeds)
+        ]
 
     def row(self, number: int) -> Row | None:
-        """A pair with its results; None while a seed is missing."""
+        """A pair with its results; None while a seed or its times are missing."""
         trials = [t for (n, _), t in sorted(self.trials.items()) if n == number]
-        if len(trials) < self.seeds:
+        if len(trials) < self.seeds or number >= len(self.times):
             return None
         return Row(self.pairs[number], tuple(trials), self.times[number])
 

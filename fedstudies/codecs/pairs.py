@@ -16,7 +16,7 @@ from fedcore.errors import ConfigError
 from fedrun.config import FederationConfig, parse_config
 from fedrun.config.load import read_value
 from fedrun.config.yaml_text import one_line
-from fedstudies.terminal import split
+from fedstudies.typed import split
 
 # Each uplink with the downlinks that it is tried with.
 GRID: tuple[tuple[str, tuple[str, ...]], ...] = (

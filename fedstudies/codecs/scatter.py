@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedrun import units
-from fedstudies.codecs.comparison import Comparison
 from fedview.report import theme
 from fedview.report.downsample import Floats
 from fedview.report.ranges import axis_range
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
+
+    from fedstudies.codecs.comparison import Comparison
 
 _FAR = 3.0  # times the median loss: worse pairs would squeeze the others on the axis
 
@@ -37,7 +38,7 @@ def far_off(worse_by: Floats, front: Sequence[bool], tolerance: float) -> list[i
     return [i for i in known if worse_by[i] > most and i and not front[i]]
 
 
-def beyond_axis(comparison: Comparison) -> list[int]:
+def beyond_axis(comparison: "Comparison") -> list[int]:
     """The pairs that are too bad to be shown on the axis, by :func:`far_off`."""
     if not comparison.known:
         return []
@@ -48,7 +49,7 @@ def beyond_axis(comparison: Comparison) -> list[int]:
     return far_off(worse_by, comparison.front, comparison.tolerance)
 
 
-def codecs_figure(comparison: Comparison) -> "Figure":
+def codecs_figure(comparison: "Comparison") -> "Figure":
     """The scatter on a logarithmic axis, the front as a line through its points."""
     from plotly.graph_objects import Figure
 
@@ -123,7 +124,7 @@ def _ticks(nbytes: Sequence[float]) -> dict[str, Any]:
 
 
 def _points(
-    comparison: Comparison,
+    comparison: "Comparison",
     name: str,
     places: Sequence[int],
     heights: Sequence[float],
@@ -151,7 +152,7 @@ def _points(
     )
 
 
-def _accepted(figure: "Figure", comparison: Comparison) -> None:
+def _accepted(figure: "Figure", comparison: "Comparison") -> None:
     """Adds a line at the worst value that is good enough."""
     value = _least_accepted(comparison)
     if not math.isfinite(value):
@@ -166,7 +167,7 @@ def _accepted(figure: "Figure", comparison: Comparison) -> None:
     )
 
 
-def _least_accepted(comparison: Comparison) -> float:
+def _least_accepted(comparison: "Comparison") -> float:
     """The value that a pair must reach to be taken; NaN if there is none."""
     sign = 1 if comparison.lower_is_better else -1
     return float(comparison.values[0] + sign * comparison.tolerance)

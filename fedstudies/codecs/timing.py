@@ -6,22 +6,12 @@ from itertools import count
 from time import perf_counter
 from typing import NamedTuple
 
-import numpy as np
-
-from fedcore.arrays import finite
 from fedcore.compressors import CompressorConfig
-from fedcore.errors import ConfigError
-from fedcore.params import ParamSpec
-from fedcore.payloads import Layout, decode, pack, unpack
+from fedcore.payloads import decode, pack, unpack
 from fedcore.rng import Key
-from fedcore.training import Trainer, initial_model, task_key
-from fedcore.typing import Vector
-from fedcore.user_code import user_code
-from fedcore.workload import Client, Workload
-from fedrun.config import FederationConfig
 from fedstudies.codecs.pairs import Pair
+from fedstudies.first_updates import Sample
 
-CLIENTS = 3  # how many clients the updates come from
 FEWEST, MOST = 5, 50  # repetitions
 ENOUGH = 0.1  # seconds for one codec, beyond the fewest repetitions
 
@@ -48,45 +38,6 @@ class PairTimes(NamedTuple):
     def decode(self) -> float:
         """Milliseconds to decode an update, and a version."""
         return self.up.decode + self.down.decode
-
-
-class Sample(NamedTuple):
-    """A few real updates of a model."""
-
-    spec: ParamSpec
-    deltas: list[Vector]
-
-    @property
-    def layout(self) -> Layout:
-        """Values per tensor."""
-        return self.spec.sizes
-
-
-def first_updates(workload: Workload, config: FederationConfig) -> Sample:
-    """The updates of the first tasks of a few clients.
-
-    Raises:
-        UserCodeError: the user's code raised.
-        ConfigError: a first task diverges.
-    """
-    with user_code("the model"):
-        model = workload.flat()
-    trainer = Trainer(workload, config.algorithm.build(model.spec), model=model)
-    initial_D = initial_model(model, config.seed)
-    clients, deltas = config.simulate.clients, []
-    for index in range(min(CLIENTS, clients)):
-        name = f"client-{index}"
-        with user_code(f"train_data of {name}"):
-            client = Client(name, index, clients, config.simulate.args)
-            data = workload.train_data(client)
-        delta_D = trainer.train(initial_D, data, task_key(config.seed, name, 1)).delta_D
-        if not finite(delta_D):
-            raise ConfigError(
-                f"the first task of {name} ends in values that are not finite; a "
-                "smaller algorithm.client.lr may help"
-            )
-        deltas.append(np.array(delta_D))
-    return Sample(model.spec, deltas)
 
 
 def pair_times(

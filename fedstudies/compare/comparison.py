@@ -3,11 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from fedcore.coordinator.settings import lower_is_better
+from fedcore.typing import JSON
 from fedrun import units
 from fedstudies.compare.sides import Side
+from fedstudies.curves import curves_figure
+from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.statistics import (
     ALPHA,
     Estimate,
@@ -17,13 +20,19 @@ from fedstudies.statistics import (
     least_p,
     paired,
 )
+from fedstudies.tables import Cells, cost_columns, with_interval
 from fedstudies.trial import Place, metric_of
 
 COSTS = {"seconds": "time", "updates": "updates", "nbytes": "payload"}
+_CURVES = "The mean over the seeds with its 95 % interval; the target is dotted."
+_NUMBERS = (
+    "Means with 95 % intervals (Student t) over the seeds; payload counts up and down, "
+    "without what carried it."
+)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Outcome):
     """Two sides or more; all are compared with the first."""
 
     sides: Sequence[Side]
@@ -64,6 +73,65 @@ class Comparison:
     def _reached(self, side: Side) -> dict[int, Place]:
         places = {s: t.reach(self.metric, self.target) for s, t in side.trials.items()}
         return {seed: place for seed, place in places.items() if place is not None}
+
+    # -------------------------------------------------------------------- findings
+
+    def findings(self) -> Findings:
+        """Returns the curves, the numbers, and each side against the first."""
+        draw = partial(curves_figure, self.sides, self.metric, self.target)
+        shown = f"{self.metric} over versions, time and payload"
+        first, *others = self.sides
+        changed = [
+            f"{side.name}: {line}"
+            for side in others
+            for line in first.differences(side) or ["the config is the same"]
+        ]
+        numbers = Part(
+            "Numbers",
+            _NUMBERS,
+            cells_of(self),
+            notes=changed,
+            anchor="sides",
+            heading=f"By {self.metric}, with costs up to {self.target:.4g}",
+        )
+        return Findings(
+            title=f"Comparison by {self.metric}",
+            heading="",
+            verdict="",
+            numbers=self.as_json(),
+            parts=[Part("Curves", _CURVES, figures=[(shown, draw)]), numbers],
+            sentences=self.sentences(),
+        )
+
+    def as_json(self) -> JSON:
+        """Returns all numbers as plain data."""
+        first, *others = self.sides
+        ratios = {name: self.ratios(name) for name in COSTS}
+        return {
+            "metric": self.metric,
+            "target": self.target,
+            "sides": [
+                {
+                    "name": side.name,
+                    "seeds": sorted(side.trials),
+                    "final": side.final(self.metric).as_json(),
+                    "best": side.best(self.metric).as_json(),
+                    "to_target": {n: self.cost(side, n).as_json() for n in COSTS},
+                    "missed": self.missed(side),
+                }
+                for side in self.sides
+            ],
+            "against_first": [
+                {
+                    "name": side.name,
+                    "config": first.differences(side),
+                    "difference": self.differences[place].as_json(),
+                    "log_ratios": {n: ratios[n][place].as_json() for n in COSTS},
+                }
+                for place, side in enumerate(others)
+            ],
+            "sentences": self.sentences(),
+        }
 
     # ------------------------------------------------------------------- sentences
 
@@ -173,3 +241,23 @@ def _common(sides: Sequence[Side], metric: str) -> float:
     known = [found.mean for found in means if found.size]
     worst = max if lower_is_better(metric) else min
     return worst(known) if known else math.nan
+
+
+def cells_of(comparison: Comparison) -> Cells:
+    """Returns a row for each side: its metric, and its costs up to the target."""
+    sides, metric = comparison.sides, comparison.metric
+    missed = [comparison.missed(side) for side in sides]
+    heads, costs = cost_columns(
+        {name: [comparison.cost(side, name) for side in sides] for name in COSTS}
+    )
+    columns = [
+        [side.name for side in sides],
+        [str(len(side.trials)) for side in sides],
+        [with_interval(side.final(metric)) for side in sides],
+        [with_interval(side.best(metric)) for side in sides],
+        *costs,
+        [f"{count} never" if count else "" for count in missed],
+    ]
+    goals = [f"{head} to {comparison.target:.4g}" for head in heads]
+    head = ["", "seeds", f"final {metric}", "best", *goals, ""]
+    return Cells(head, list(zip(*columns, strict=True)), " rrrrrr ")

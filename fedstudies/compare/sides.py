@@ -7,9 +7,8 @@ from typing import Any
 
 from fedcore.errors import ConfigError
 from fedrun.run import differences
-from fedstudies.group import Group
-from fedstudies.sweep.files import INDEX, read_point
-from fedstudies.trial import read_trial
+from fedstudies.cache import INDEX, read_point
+from fedstudies.trial import Group, read_trial
 from fedview.results import Results
 
 _WHERE = ("server", "journal", "model", "seed")  # sections that may differ in a side
@@ -26,19 +25,21 @@ class Side(Group):
         return differences(_federation(self.config), _federation(other.config))
 
 
-def read_sides(names: Sequence[str]) -> list[Side]:
+def read_sides(runs: Sequence[str | Path | Results]) -> list[Side]:
     """Reads the sides of a comparison, in the given order.
 
     Runs that differ only in their seeds are one side, unless that leaves only one.
 
     Args:
-        names: folders of runs or sweeps; ``FOLDER:2`` is a row of a sweep.
+        runs: folders of runs or sweeps, or results; ``FOLDER:2`` is a row of a sweep.
 
     Raises:
         ConfigError: a name is no folder of a run or a sweep, or there is one side.
         JournalError: a run is damaged.
     """
-    singles = [_read(name) for name in names]
+    singles = [
+        _of_run(run) if isinstance(run, Results) else _read(str(run)) for run in runs
+    ]
     sides = _together(singles)
     if len(sides) < 2:
         sides = singles
@@ -58,9 +59,12 @@ def _read(name: str) -> Side:
         raise ConfigError(f"{name}: is no folder of a run or a sweep")
     if (path / INDEX).is_file():
         return _read_point(path, 1)
-    results = Results(path)
-    trial = read_trial(results)
-    return Side(path.name, {trial.seed: trial}, dict(results.configured.config))
+    return _of_run(Results(path))
+
+
+def _of_run(results: Results) -> Side:
+    trial, config = read_trial(results), dict(results.configured.config)
+    return Side(results.folder.name, {trial.seed: trial}, config)
 
 
 def _read_point(folder: Path, rank: int) -> Side:

@@ -3,22 +3,41 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.typing import JSON
 from fedrun import units
 from fedrun.correlation import pearson, spearman
 from fedrun.evaluation import main_metric
+from fedstudies.curves import COLOURS, draw_line, figure_of
+from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.influence.estimate import Settings
-from fedstudies.terminal import Cells
+from fedstudies.tables import Cells
+from fedview.report import theme
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 MOST_NAMES = 8  # in a sentence
 CHECKED = 3  # clients that are left out really, by default
 MOST_WRONG = 0.5  # of the true changes of the metric, where the estimate holds
 _HUGE = 1e5  # from here on a number is written with an exponent
 OVERSHOOTS = 2.0  # curvature times rate beyond which differences grow in a step
+_BARS = (
+    "How the {metric} on the test data would change without each client: without it, "
+    "minus with it. Clients at the top are missed most."
+)
+_SCATTER = (
+    "Each point is a client. On the diagonal the estimate is what retraining without "
+    "the client shows, with the batches of the other clients as they were."
+)
+_TABLE = (
+    "Changes of all metrics without each client, and the distance of the models. "
+    "The error is the norm of the difference of estimated and true change, as a share."
+)
 
 
 class Influence(NamedTuple):
@@ -48,7 +67,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit:
+class Audit(Outcome):
     """The influence of the clients of one run."""
 
     run: str
@@ -230,6 +249,30 @@ class Audit:
             f"{abs(change):.2g}{around} {way}"
         )
 
+    def findings(self) -> Findings:
+        """Returns the bars of all clients, the check and the table."""
+        bars = (
+            f"change of the {self.metric} without each client",
+            partial(bars_figure, self),
+        )
+        parts = [Part("Influence", _BARS.format(metric=self.metric), figures=[bars])]
+        if self.is_checked:
+            drawn = ("estimated and true influence", partial(scatter_figure, self))
+            check = Part(
+                "Estimated and true", _SCATTER, figures=[drawn], anchor="check"
+            )
+            parts.append(check)
+        cells, heading = self.cells(), self.heading
+        return Findings(
+            title=f"Influence of clients in {self.run}",
+            heading=heading,
+            verdict=self.verdict,
+            numbers=self.as_json(),
+            parts=[*parts, Part("Clients", _TABLE, cells, heading=heading)],
+            doubts=self.doubts,
+            is_warning=not self.holds,
+        )
+
     def cells(self) -> Cells:
         """The table of clients, the most helpful one first.
 
@@ -383,3 +426,64 @@ def _some(names: Sequence[str]) -> str:
 
 def _as_json(found: Influence) -> JSON:
     return {"changes": dict(found.changes), "distance": found.distance}
+
+
+def bars_figure(audit: Audit) -> "Figure":
+    """Draws a bar for each client, and beside it the true one where it is known.
+
+    The one that is known best has its doubt drawn.
+    """
+    from plotly.graph_objects import Bar, Figure
+
+    names = [theme.label(row.client) for row in audit.rows]
+    figure = Figure()
+    kinds: list[tuple[str, list[Influence | None], str]]
+    kinds = [("estimated", [row.estimated for row in audit.rows], COLOURS[0])]
+    if audit.is_checked:
+        kinds.append(("true", [row.true for row in audit.rows], COLOURS[1]))
+    for name, found, colour in kinds:
+        doubts = [
+            audit.doubt(row) if each is best_of(row) else 0.0
+            for row, each in zip(audit.rows, found, strict=True)
+        ]
+        figure.add_trace(
+            Bar(
+                x=[each and each.changes[audit.metric] for each in found],
+                error_x={"type": "data", "array": doubts},
+                y=names,
+                name=name,
+                orientation="h",
+                marker={"color": colour},
+                hovertemplate="%{y}: %{x:+.4g}<extra>" + name + "</extra>",
+            )
+        )
+    figure.update_yaxes(autorange="reversed")
+    figure.update_xaxes(title_text=f"change of the {audit.metric} without the client")
+    return theme.dress(figure, theme.rows_height(len(names) * len(kinds)))
+
+
+def scatter_figure(audit: Audit) -> "Figure":
+    """Draws estimated against true changes of the metric, with the diagonal."""
+    rows = [(row.client, row.estimated, row.true) for row in audit.rows if row.true]
+    estimated = [one.changes[audit.metric] for _, one, _ in rows]
+    true = [each.changes[audit.metric] for _, _, each in rows if each]
+    ends = [min([*estimated, *true]), max([*estimated, *true])]
+    hidden: dict[str, Any] = {"showlegend": False, "hoverinfo": "skip"}
+    dotted = {"dash": "dot"}
+    diagonal = draw_line(
+        "", ends, ends, "", theme.GREY, width=1.5, line=dotted, **hidden
+    )
+    hover = "%{text}<br>true %{x:+.4g}<br>estimated %{y:+.4g}"
+    points = draw_line(
+        "",
+        true,
+        estimated,
+        hover,
+        COLOURS[0],
+        mode="markers",
+        showlegend=False,
+        text=[theme.label(name) for name, _, _ in rows],
+        marker={"color": COLOURS[0], "size": 9},
+    )
+    x = f"true change of the {audit.metric}"
+    return figure_of([diagonal, points], x, "estimated", 400)

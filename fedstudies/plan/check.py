@@ -152,7 +152,6 @@ class Check:
             lambda scratch: federation.tasks(wanted, scratch),
             federation.folder,
             federation.jobs,
-            verbose=federation.verbose,
         ):
             place = trial.reach(target.metric, target.value)
             end = math.inf if place is None else place.seconds

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from fedcore.coordinator.settings import lower_is_better
@@ -50,11 +50,11 @@ class Target(NamedTuple):
         return f"{self.metric}={self.value:g}"
 
 
-def read_target(text: str) -> Target:
+def read_target(option: str, text: str) -> dict[str, float]:
     """Reads ``accuracy=0.9``.
 
     Raises:
-        ConfigError: it is no metric with a number, or no value that can be reached.
+        ConfigError: it is no metric with a number.
     """
     metric, _, given = text.partition("=")
     try:
@@ -63,22 +63,32 @@ def read_target(text: str) -> Target:
         value = math.nan
     if not metric or not math.isfinite(value):
         raise ConfigError(
-            f"--target {text}: expected a metric and a number, such as accuracy=0.9"
+            f"{option} {text}: expected a metric and a number, such as accuracy=0.9"
         )
-    target = Target(metric.strip(), value)
-    if target.error <= 0:
+    return {metric.strip(): value}
+
+
+def target_of(given: Mapping[str, float]) -> Target:
+    """Returns the target that one metric with its value is.
+
+    Raises:
+        ConfigError: the value cannot be reached.
+    """
+    ((metric, value),) = given.items()
+    target = Target(metric, value)
+    if not target.error > 0:
         below = "above 0" if lower_is_better(target.metric) else "below 1"
-        raise ConfigError(f"--target {text}: expected a value {below}")
+        raise ConfigError(f"--target {target}: expected a value {below}")
     return target
 
 
-def read_duration(option: str, given: str | float) -> Seconds:
+def read_duration(option: str, text: str) -> Seconds:
     """Reads ``2h``, ``1h30m`` or a number of seconds.
 
     Raises:
         ConfigError: it is none of these, or not above 0.
     """
-    text = str(given).strip()
+    text = text.strip()
     try:
         if re.fullmatch(f"({_PART})+", text):
             parts = re.findall(_PART, text)
@@ -87,9 +97,18 @@ def read_duration(option: str, given: str | float) -> Seconds:
             seconds = float(text)
     except ValueError:
         seconds = math.nan
+    return above_zero(option, seconds, text)
+
+
+def above_zero(option: str, seconds: Seconds, shown: object) -> Seconds:
+    """Returns a time.
+
+    Raises:
+        ConfigError: it is not above 0.
+    """
     if not 0 < seconds < math.inf:
         raise ConfigError(
-            f"{option} {given}: expected a time above 0, such as 90s, 30m, 2h or 1h30m"
+            f"{option} {shown}: expected a time above 0, such as 90s, 30m, 2h or 1h30m"
         )
     return seconds
 

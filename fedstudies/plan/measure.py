@@ -14,7 +14,7 @@ from fedcore.planning.volatile_workers import ROUND_SLACK, Offer, Protocol, Way
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig, parse_config
 from fedrun.units import amount
-from fedstudies.identity import identity, program, sources
+from fedstudies.cache import identity, program, sources
 from fedstudies.plan.goal import Target
 from fedstudies.plan.pilots import Measured, Pilots, by_way, simulate_pilot
 from fedstudies.plan.workers import Workers, write_stays
@@ -35,7 +35,6 @@ class Federation(NamedTuple):
     folder: Path
     """The folder of the plan."""
     jobs: int
-    verbose: bool
 
     def tasks(
         self, settings: Sequence[tuple[Any, dict[str, Any]]], scratch: Path
@@ -140,7 +139,6 @@ class PilotRuns:
             lambda scratch: self.federation.tasks(todo, scratch),
             self.federation.folder,
             self.federation.jobs,
-            verbose=self.federation.verbose,
         )
         for task, measured in results:
             known.put(task.key, measured)

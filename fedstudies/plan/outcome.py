@@ -2,23 +2,50 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from fedcore.planning.volatile_workers import Plan, Question, Way, most_saved
 from fedrun import units
 from fedrun.cli.plain_json import finite
+from fedstudies.curves import draw_line, figure_of
+from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.plan.check import Check
 from fedstudies.plan.goal import Target
 from fedstudies.plan.price_file import PricesConfig
 from fedstudies.statistics import ALPHA, paired
+from fedstudies.tables import Cells
+from fedview.report import theme
 from fedview.results import Table
 
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
 ON_DEMAND, HALF, CHOICE = "all on demand", "half and half", "recommended"
+Columns = dict[str, list[str]]
+FAR = 2.0  # times the latest plan: a deadline beyond would flatten the drawing
+_FRONTIER = (
+    "Each point is a plan that no other one beats in both time and cost, as the fitted "
+    "model predicts them. Crosses, squares, diamonds and the ring of the recommended "
+    "plan are means of simulated runs."
+)
+# Of what was tried, the baselines and the recommended plan: around one another, so that
+# all are seen where plans are equal.
+_MARKS = (
+    (theme.GREY, "x-thin", 8),
+    (theme.VERMILION, "square-open", 12),
+    (theme.ORANGE, "diamond-open", 15),
+    (theme.GREEN, "circle-open", 21),
+)
+_CHECKS = (
+    "All plans are simulated with the same preemption seeds; the pilots had others. A "
+    "worker is paid while it is there, until the target is reached."
+)
 LITTLE = {ON_DEMAND: 0.4, HALF: 0.1}  # a saving that needs a reason
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanOutcome:
+class PlanOutcome(Outcome):
     """What to rent, what it costs, and what is not known."""
 
     app: str
@@ -179,6 +206,40 @@ class PlanOutcome:
             limits.append(f"for {self.money(self.question.budget)}")
         return " and ".join(limits)
 
+    def findings(self) -> Findings:
+        """Returns the frontier, the checks, and what to rent."""
+        drawn = ("cost over time of the plans", partial(frontier_figure, self))
+        limits = [f"target {self.target}"]
+        if self.question.deadline is not None:
+            limits.append(f"deadline {units.in_seconds(self.question.deadline)}")
+        if self.question.budget is not None:
+            limits.append(f"budget {self.money(self.question.budget)}")
+        return Findings(
+            title=f"A plan for {self.app}",
+            heading=", ".join(limits),
+            verdict=self.verdict,
+            numbers=self.as_json(),
+            parts=[
+                Part(
+                    "Cost and time",
+                    _FRONTIER,
+                    frontier_cells(self),
+                    figures=[drawn],
+                    anchor="frontier",
+                    heading="Cost and time: the frontier",
+                ),
+                Part(
+                    "Predicted and simulated",
+                    _CHECKS,
+                    check_cells(self),
+                    anchor="checks",
+                ),
+            ],
+            doubts=self.doubts,
+            sentences=self.sentences()[1:],
+            is_warning=self.choice is None,
+        )
+
     def as_json(self) -> dict[str, Any]:
         """All of it as plain data for JSON; infinite numbers are null."""
         return {
@@ -280,3 +341,100 @@ def _buffer_in_words(plan: Plan) -> str:
 
 def _columns(rows: Sequence[dict[str, Any]]) -> Table:
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
+
+
+def frontier_figure(outcome: PlanOutcome) -> "Figure":
+    """Draws cost over time: the frontier, and the means of the checks."""
+    longest = max((plan.seconds for plan in outcome.plans), default=1.0)
+    unit = units.time_unit(longest)
+    hover = "%{text}<br>%{x:.3g} " + unit.name + ", %{y:.3g}"
+    seconds = [plan.seconds / unit.size for plan in outcome.plans]
+    costs = [plan.cost for plan in outcome.plans]
+    names = [workers_in_words(plan) for plan in outcome.plans]
+    more: dict[str, Any] = {"mode": "lines+markers", "text": names}
+    traces = [draw_line("predicted", seconds, costs, hover, theme.BLUE, **more)]
+    own = [] if outcome.check is None else [outcome.check]
+    groups = [outcome.tried, *([check] for check in [*outcome.baselines, *own])]
+    marks = (*_MARKS[: 1 + len(outcome.baselines)], _MARKS[-1])
+    for (colour, symbol, size), checks in zip(marks, groups, strict=False):
+        shown = [check for check in checks if check.reached]
+        if shown:
+            name = "tried" if checks is outcome.tried else shown[0].name
+            marker = {
+                "color": colour,
+                "size": size,
+                "symbol": symbol,
+                "line": {"width": 2.5, "color": colour},
+            }
+            seconds = [check.mean_seconds / unit.size for check in shown]
+            costs = [check.cost for check in shown]
+            names = [workers_in_words(check.plan) for check in shown]
+            more = {"mode": "markers", "marker": marker, "text": names}
+            said = f"{name}: {hover}"
+            traces.append(draw_line(name, seconds, costs, said, colour, **more))
+    figure = figure_of(traces, unit.name, outcome.prices.currency, 380)
+    deadline = outcome.question.deadline
+    if deadline is not None and deadline <= FAR * longest:
+        figure.add_vline(
+            x=deadline / unit.size,
+            line={"dash": "dot", "width": 1.5, "color": theme.GREY},
+            annotation_text="deadline",
+        )
+    figure.update_xaxes(rangemode="tozero")
+    figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def frontier_cells(outcome: PlanOutcome) -> Cells:
+    """The frontier as a table."""
+    plans = outcome.plans
+    columns: Columns = {
+        "training": [plan.way.protocol for plan in plans],
+        **_workers(outcome, plans),
+        "buffer": [str(plan.buffer) for plan in plans],
+        "local steps": [str(plan.way.local_steps or "–") for plan in plans],
+        "versions": [f"{plan.versions:,}" for plan in plans],
+        "time": [units.in_seconds(plan.seconds) for plan in plans],
+        outcome.prices.currency: [units.digits(plan.cost) for plan in plans],
+    }
+    return _cells(columns)
+
+
+def check_cells(outcome: PlanOutcome) -> Cells:
+    """The checks as a table."""
+    checks, currency = outcome.all_checks, outcome.prices.currency
+    columns: Columns = {
+        "plan": [check.name for check in checks],
+        **_workers(outcome, [check.plan for check in checks]),
+        "predicted time": [units.in_seconds(check.plan.seconds) for check in checks],
+        "time": [
+            units.in_seconds(check.mean_seconds) if check.reached else "–"
+            for check in checks
+        ],
+        f"predicted {currency}": [units.digits(check.plan.cost) for check in checks],
+        currency: [units.digits(check.cost) for check in checks],
+        "in time": [_seeds(check, check.in_time) for check in checks],
+        "at the target": [_seeds(check, check.reached) for check in checks],
+    }
+    return _cells(columns)
+
+
+def _workers(outcome: PlanOutcome, plans: Sequence[Plan]) -> Columns:
+    """The columns that say which workers plans have."""
+    columns: Columns = {
+        "on demand": [str(plan.on_demand) for plan in plans],
+        "preemptible": [str(plan.preemptible) for plan in plans],
+    }
+    if outcome.prices.preemptible.quantiles:  # there is a market
+        columns["bid"] = ["–" if p.bid is None else f"{p.bid:g}" for p in plans]
+    return columns
+
+
+def _seeds(check: Check, share: float) -> str:
+    count = len(check.seconds)
+    return f"{round(share * count)} of {count}"
+
+
+def _cells(columns: Columns) -> Cells:
+    rows = [*zip(*columns.values(), strict=True)]
+    return Cells([*columns], rows, " " + "n" * (len(columns) - 1))

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,12 +14,32 @@ from fedcore.planning.trace import ORDER, Trace
 from fedcore.typing import JSON
 from fedrun import units
 from fedrun.cli.plain_json import finite
+from fedstudies.curves import COLOURS, draw_line, figure_of
+from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.statistics import estimate
-from fedstudies.terminal import Cells
+from fedstudies.tables import Cells
+from fedview.report import theme
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+_RATES = (
+    "Updates per second in the long run. The lines are the most that each resource and "
+    "the clients themselves allow; where they cross, more clients begin to wait."
+)
+_USE = (
+    "The share of its capacity that each resource serves, and the share of its time "
+    "that the mean client spends in phases of its own."
+)
+_LATE = (
+    "How many versions were made between the download of an update's model and the "
+    "verdict on it."
+)
+_TRACE = "What the traced client did, by the mean time of each phase."
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(Outcome):
     """The predictions, from the fewest clients to the most."""
 
     source: str
@@ -96,6 +118,31 @@ class Forecast:
             )
         return f"{said}; the {self.bottleneck} is full from {many} on"
 
+    def findings(self) -> Findings:
+        """Returns the rates, what limits them, and what they rest on."""
+        rates = ("updates per second by clients", partial(rates_figure, self))
+        use = ("utilisation by clients", partial(use_figure, self))
+        late = ("share of updates by staleness", partial(staleness_figure, self))
+        return Findings(
+            title=f"Throughput from {self.source}",
+            heading=self.heading,
+            verdict=self.verdict,
+            numbers=self.as_json(),
+            parts=[
+                Part(
+                    "Throughput",
+                    _RATES,
+                    self.cells(),
+                    figures=[rates],
+                    heading=self.heading,
+                ),
+                Part("Utilisation", _USE, figures=[use]),
+                Part("Staleness", _LATE, figures=[late]),
+                Part("Trace", _TRACE, on_page=self.phase_cells()),
+            ],
+            doubts=self.doubts,
+        )
+
     def cells(self) -> Cells:
         """A row for each number of clients."""
         head = [
@@ -173,3 +220,61 @@ def late_staleness(row: Prediction) -> int:
     """The staleness that 95 % of the updates do not exceed."""
     shares_T = np.cumsum(row.staleness_T) / max(1, row.staleness_T.sum())
     return int(np.searchsorted(shares_T, 0.95 - 1e-12))
+
+
+def rates_figure(forecast: Forecast) -> "Figure":
+    """Draws updates per second over clients, with the bounds."""
+    clients = [row.clients for row in forecast.rows]
+    rates = [row.updates_per_second for row in forecast.rows]
+    hover, mode = "%{x} clients: %{y:.3g} updates/s", "lines+markers"
+    traces = [draw_line("predicted", clients, rates, hover, theme.BLUE, mode=mode)]
+    ceiling, dashed = 1.6 * max(rates), {"dash": "dash"}
+    for colour, name in zip(COLOURS[1:], ("clients", *RESOURCES), strict=False):
+        bounds = [row.bounds[name] for row in forecast.rows]
+        if name == "clients" or min(bounds) <= ceiling:
+            most = f"most that the {name} allow{'' if name == 'clients' else 's'}"
+            hover = f"{name}: at most %{{y:.3g}} updates/s"
+            traces.append(
+                draw_line(most, clients, bounds, hover, colour, width=1.5, line=dashed)
+            )
+    figure = figure_of(traces, "clients", "updates/s", 380)
+    if forecast.saturation <= clients[-1] and not forecast.waits:
+        figure.add_vline(
+            x=forecast.saturation,
+            line={"color": theme.GREY, "dash": "dot"},
+            annotation_text=f"{forecast.bottleneck} full",
+        )
+    figure.update_yaxes(range=[0, ceiling])
+    return figure
+
+
+def use_figure(forecast: Forecast) -> "Figure":
+    """Draws the utilisation of each resource over clients."""
+    clients, traces = [row.clients for row in forecast.rows], []
+    for colour, name in zip(COLOURS, (*RESOURCES, "client"), strict=False):
+        used = [100 * row.utilisation[name] for row in forecast.rows]
+        hover, mode = f"{name}: %{{y:.0f}} %", "lines+markers"
+        traces.append(draw_line(name, clients, used, hover, colour, mode=mode))
+    figure = figure_of(traces, "clients", "% in use", 340)
+    figure.update_yaxes(range=[0, 105])
+    return figure
+
+
+def staleness_figure(forecast: Forecast) -> "Figure":
+    """Draws the share of the updates by staleness, in a colour for each W."""
+    from plotly.graph_objects import Bar
+
+    traces = [
+        Bar(
+            x=np.arange(len(row.staleness_T)),
+            y=100 * row.staleness_T / max(1, row.staleness_T.sum()),
+            name=units.amount(row.clients, "client"),
+            marker={"color": colour, "line": {"width": 0}},
+            hovertemplate=f"{row.clients} clients: %{{y:.1f}} % are %{{x}} "
+            "versions late<extra></extra>",
+        )
+        for colour, row in zip(COLOURS, forecast.rows[-len(COLOURS) :], strict=False)
+    ]
+    figure = figure_of(traces, "staleness (versions)", "% of the updates", 340)
+    figure.update_yaxes(rangemode="tozero")
+    return figure

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from fedcore.planning.batch_limit import BatchLimit
 from fedcore.planning.paleo import (
@@ -15,19 +16,43 @@ from fedcore.planning.paleo import (
     layer_time,
     round_time,
 )
-from fedcore.planning.scaling import Scaling, best_workers, scaling
+from fedcore.planning.scaling import Scaling, amdahl, best_workers, scaling
 from fedcore.typing import Seconds
 from fedrun import units
 from fedrun.cli.plain_json import finite
+from fedstudies.curves import COLOURS, draw_line, figure_of
+from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.scaling.gradients import Limits
 from fedstudies.scaling.layers import Step
 from fedstudies.statistics import student_t
+from fedstudies.tables import Cells
+from fedview.report import theme
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 OURS = "star"  # the federation's own way to exchange
+_LAYERS = (
+    "What each layer computes and moves in a training step of one batch, forward and "
+    "backward, and what the model of Paleo says that it takes."
+)
+_COMMUNICATION = (
+    "Seconds of one exchange. The star is the federation's own: a server, with the "
+    "bytes of the codecs. The others are those of Paleo, with uncompressed models."
+)
+_SCALING = (
+    "The speed-up for a fixed total work (strong scaling), and the efficiency for a "
+    "fixed work of each worker (weak scaling)."
+)
+_LIMIT = (
+    "How alike gradients are. The more alike, the sooner averaging more of them brings "
+    "nothing: n·Δ is the limit by gradient diversity among those measured, and what is "
+    "flagged is 1 + the noise scale, which has no bias by their number."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleReport:
+class ScaleReport(Outcome):
     """All that a report says; what cannot be known is None, with a doubt in words."""
 
     app: str
@@ -133,6 +158,60 @@ class ScaleReport:
             )
         return found
 
+    def findings(self) -> Findings:
+        """Returns the limit, the layers, the exchange and the scaling."""
+        counts = ", ".join(map(str, self.workers))
+        return Findings(
+            title=f"Scaling of {self.app}",
+            heading=f"{counts} workers",
+            verdict=self.verdict,
+            numbers=self.as_json(),
+            parts=self._parts(),
+            doubts=self.sentences,
+        )
+
+    def _parts(self) -> list[Part]:
+        reasons = [why for limits in self.limits.values() for why in limits.reasons]
+        notes = [f"{why[0].upper()}{why[1:]}." for why in reasons]
+        parts = [
+            Part("Batch limit", _LIMIT, limit_cells(self), notes=notes, anchor="limit")
+        ]
+        if self.layer_times:
+            drawn = ("seconds by layer", partial(layer_figure, self))
+            heading = "A training step"
+            parts.append(
+                Part(
+                    "Layers",
+                    _LAYERS,
+                    layer_cells(self),
+                    figures=[drawn],
+                    heading=heading,
+                )
+            )
+        cells = communication_cells(self)
+        parts.append(
+            Part("Communication", _COMMUNICATION, cells, heading="One exchange")
+        )
+        if (found := self.scaling()) is not None:
+            figures = [
+                ("speed-up by number of workers", partial(speedup_figure, self)),
+                ("efficiency by number of workers", partial(efficiency_figure, self)),
+            ]
+            cells = scaling_cells(found)
+            parts.append(
+                Part(
+                    "Predicted scaling",
+                    _SCALING,
+                    cells,
+                    figures=figures,
+                    anchor="scaling",
+                )
+            )
+        if self.measured is not None:
+            lead = "The same for the runs that were given, from their own times."
+            parts.append(Part("Measured scaling", lead, scaling_cells(self.measured)))
+        return parts
+
     # ----------------------------------------------------------------------- as data
 
     def as_json(self) -> dict[str, Any]:
@@ -235,3 +314,183 @@ def _limit_json(found: BatchLimit | None) -> dict[str, Any] | None:
         "beyond_95": list(interval(found)),
         "beyond": found.beyond,
     }
+
+
+def layer_cells(report: ScaleReport) -> Cells:
+    """A row for each layer of a step, and their sum."""
+    head = ("layer", "kind", "values", "MFLOP", "bytes", "ms", "share")
+    rows, whole = [], report.step_seconds
+    for layer, compute, memory, start in report.layer_times:
+        total = compute + memory + start
+        rows.append(
+            (
+                layer.name,
+                layer.kind,
+                f"{layer.parameters:,}",
+                units.digits(1e-6 * layer.flops),
+                units.in_bytes(layer.nbytes),
+                units.digits(1e3 * total),
+                _percent(total / whole),
+            )
+        )
+    times = report.layer_times
+    rows.append(
+        (
+            "a step",
+            "",
+            f"{sum(row.layer.parameters for row in times):,}",
+            units.digits(1e-6 * sum(row.layer.flops for row in times)),
+            units.in_bytes(sum(row.layer.nbytes for row in times)),
+            units.digits(1e3 * whole),
+            _percent(1.0),
+        )
+    )
+    return Cells(head, rows, "  nnnnn")
+
+
+def communication_cells(report: ScaleReport) -> Cells:
+    """The seconds of one exchange by number of workers and scheme."""
+    columns = [report.communication(scheme) for scheme in SCHEMES]
+    rows = [
+        (f"{n}", *(units.in_seconds(seconds) for seconds in row))
+        for n, *row in zip(report.workers, *columns, strict=True)
+    ]
+    names = [name.replace("_", " ") for name in SCHEMES]
+    return Cells(("workers", *names), rows, "n" * (1 + len(names)))
+
+
+def scaling_cells(found: Scaling) -> Cells:
+    """Strong and weak scaling by number of workers."""
+    head = (
+        "workers",
+        "same total",
+        "speed-up",
+        "Karp–Flatt",
+        "same each",
+        "efficiency",
+        "scaled speed-up",
+    )
+    rows = [
+        (
+            f"{n}",
+            units.in_seconds(strong),
+            units.digits(speedup),
+            "–" if serial is None else units.digits(serial),
+            units.in_seconds(weak),
+            _percent(efficiency),
+            units.digits(scaled),
+        )
+        for n, strong, speedup, serial, weak, efficiency, scaled in zip(
+            found.workers,
+            found.strong,
+            found.speedups,
+            found.karp_flatt,
+            found.weak,
+            found.efficiencies,
+            found.scaled_speedups,
+            strict=True,
+        )
+    ]
+    return Cells(head, rows, "n" * len(head))
+
+
+def limit_cells(report: ScaleReport) -> Cells:
+    """The batch limits by model, of samples and of clients."""
+    head = (
+        "model",
+        "gradients of",
+        "measured",
+        "n·Δ",
+        "noise scale",
+        "flagged beyond",
+        "95 %",
+    )
+    rows = []
+    for where, limits in report.limits.items():
+        for whose, found in (
+            ("samples", limits.of_samples),
+            ("clients", limits.of_clients),
+        ):
+            if found is None:
+                continue
+            numbers = (found.limit, found.noise_scale, found.beyond)
+            around = " to ".join(map(_number, interval(found)))
+            cells = (*map(_number, numbers), around)
+            rows.append((where, whose, f"{found.count}", *cells))
+    return Cells(head, rows, "  nnnnr")
+
+
+def _number(value: float) -> str:
+    return "none in sight" if math.isinf(value) else units.digits(value)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def layer_figure(report: ScaleReport) -> "Figure":
+    """Draws a bar for each layer, in parts: computing, memory, starting operations."""
+    from plotly.graph_objects import Bar
+
+    rows = report.layer_times
+    traces = [
+        Bar(
+            y=[theme.label(row.layer.name) for row in rows],
+            x=[1e3 * getattr(row, cause) for row in rows],
+            name=cause,
+            orientation="h",
+            marker={"color": colour},
+            hovertemplate=f"%{{y}}<br>{cause}: %{{x:.3g}} ms<extra></extra>",
+        )
+        for colour, cause in zip(COLOURS, ("compute", "memory", "start"), strict=False)
+    ]
+    height = theme.rows_height(len(rows))
+    figure = figure_of(traces, "milliseconds of a step", "", height)
+    figure.update_layout(barmode="stack")
+    figure.update_yaxes(autorange="reversed")
+    return figure
+
+
+def speedup_figure(report: ScaleReport) -> "Figure":
+    """Draws strong scaling: each scheme, the ideal, and Amdahl's fit to the star."""
+    workers = list(report.workers)
+    lines = {}
+    for scheme in SCHEMES:
+        found = report.scaling(scheme)
+        assert found is not None
+        lines[scheme.replace("_", " ")] = found.speedups
+    ours = report.scaling(OURS)
+    assert ours is not None
+    lines["Amdahl's fit to the star"] = [amdahl(ours.serial_share, n) for n in workers]
+    lines["as many times as workers"] = [float(n) for n in workers]
+    if report.measured is not None:
+        lines["measured"] = report.measured.speedups
+    figure = _lines(report, lines, "speed-up at fixed total work")
+    figure.update_yaxes(type="log")  # else the ideal hides all others
+    return figure
+
+
+def efficiency_figure(report: ScaleReport) -> "Figure":
+    """Draws weak scaling of each scheme."""
+    lines = {}
+    for scheme in SCHEMES:
+        found = report.scaling(scheme)
+        assert found is not None
+        lines[scheme.replace("_", " ")] = found.efficiencies
+    if report.measured is not None:
+        lines["measured"] = report.measured.efficiencies
+    return _lines(report, lines, "efficiency at fixed work each")
+
+
+def _lines(report: ScaleReport, lines: dict[str, list[float]], title: str) -> "Figure":
+    workers, traces = list(report.workers), []
+    for colour, (name, values) in zip(COLOURS, lines.items(), strict=False):
+        own = name == "measured" and report.measured
+        over = list(own.workers) if own else workers
+        hover = f"{name}<br>%{{x}} workers: %{{y:.3g}}"
+        mode = "lines+markers"
+        traces.append(draw_line(name, over, values, hover, colour, mode=mode))
+    figure = figure_of(traces, "workers", title, 360)
+    figure.update_xaxes(type="log", tickvals=workers)
+    figure.update_yaxes(rangemode="tozero")
+    return figure

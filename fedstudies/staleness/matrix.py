@@ -3,15 +3,36 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fedcore.typing import JSON
+from fedstudies.curves import COLOURS, MOST_POINTS, draw_line, figure_of
+from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.staleness.slowdown import Row
 from fedstudies.statistics import ALPHA, ONE_SEED, estimate, paired
-from fedstudies.terminal import Cells
+from fedstudies.tables import Cells
+from fedview.report import theme
+from fedview.report.downsample import downsample
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+_MATRIX = (
+    "How many times the iterations without staleness were needed. Every update reaches "
+    "every copy of the model after a delay that is drawn from 0 to s iterations."
+)
+_COHERENCE = (
+    "μ is the least product of the gradient of all samples with those of the last s "
+    "iterations, divided by its own square. Where it is above 0, late updates still "
+    "point downhill. The mean over the seeds, as far as all of them were trained."
+)
 
 
 @dataclass
-class Matrix:
+class Matrix(Outcome):
     """All rows of the study, and what they were measured by."""
 
     app: str
@@ -91,6 +112,37 @@ class Matrix:
         """Leaves out rows without a run that the others could be compared with."""
         self.rows = [row for row in self.rows if row.iterations(0)]
 
+    def findings(self) -> Findings:
+        """Returns the matrix, and the coherence where it was computed."""
+        drawn = ("slowdown by optimizer and staleness", partial(matrix_figure, self))
+        parts = [Part("Slowdown", _MATRIX, self.cells(), figures=[drawn],
+                      heading=self.heading)]  # fmt: skip
+        coherent = [
+            (
+                f"gradient coherence with {row.name}",
+                partial(coherence_figure, row, self),
+            )
+            for row in self.rows
+            if any(len(row.coherence(late)) for late in self.staleness)
+        ]
+        if coherent:
+            parts.append(
+                Part(
+                    "Gradient coherence",
+                    _COHERENCE,
+                    figures=coherent,
+                    anchor="coherence",
+                )
+            )
+        return Findings(
+            title=f"Staleness and {self.app}",
+            heading=self.heading,
+            verdict=self.verdict,
+            numbers=self.as_json(),
+            parts=parts,
+            doubts=self.doubts,
+        )
+
     def cells(self) -> Cells:
         """The iterations without staleness, and the slowdowns."""
         late = self.staleness[1:]
@@ -146,3 +198,64 @@ class Matrix:
 def _mean(row: Row) -> str:
     mean = estimate([float(count) for count in row.iterations(0)]).mean
     return f"{'' if row.is_reached(0) else '≥ '}{mean:,.0f}"
+
+
+def matrix_figure(matrix: Matrix) -> "Figure":
+    """Draws a cell for each row and staleness; its colour is the slowdown."""
+    from plotly.graph_objects import Figure, Heatmap
+
+    late = list(matrix.staleness)
+    means_RS = np.array(
+        [
+            [
+                estimate(row.slowdowns(s).tolist()).mean
+                if row.is_reached(0)
+                else np.nan
+                for s in late
+            ]
+            for row in matrix.rows
+        ]
+    )
+    known = means_RS[np.isfinite(means_RS)]
+    figure = Figure(
+        Heatmap(
+            x=[f"s = {s}" for s in late],
+            y=[theme.label(row.name) for row in matrix.rows],
+            z=[[None if v != v else v for v in row] for row in means_RS.tolist()],
+            zmin=1,
+            zmax=max(2.0, float(known.max(initial=1.0))),
+            text=[[matrix.cell(row, s) for s in late] for row in matrix.rows],
+            texttemplate="%{text}",
+            colorscale=[
+                [0, theme.soft(theme.VERMILION, 0.05)],
+                [1, theme.soft(theme.VERMILION, 0.9)],
+            ],
+            colorbar={
+                "title": {"text": "slowdown", "side": "right", "font": {"size": 13}},
+                "thickness": 12,
+                "outlinewidth": 0,
+            },
+            xgap=2,
+            ygap=2,
+            hovertemplate="%{y}, %{x}: %{text}<extra></extra>",
+        )
+    )
+    figure.update_yaxes(autorange="reversed")
+    return theme.dress(figure, theme.rows_height(len(matrix.rows)))
+
+
+def coherence_figure(row: Row, matrix: Matrix) -> "Figure":
+    """Draws μ over the iterations, a line for each staleness."""
+    traces = []
+    for colour, late in zip(COLOURS, matrix.staleness, strict=False):
+        mean_T = row.coherence(late)
+        if not len(mean_T):
+            continue
+        places = downsample(len(mean_T), MOST_POINTS)
+        hover, known = f"s = {late}<br>μ = %{{y:.3g}}<br>iteration %{{x}}", places + 2
+        # μ is known from the second iteration on.
+        traces.append(draw_line(f"s = {late}", known, mean_T[places], hover, colour))
+    figure = figure_of(traces, "iteration", f"μ with {theme.label(row.name)}", 360)
+    figure.add_hline(y=0, line={"dash": "dot", "width": 1.5, "color": theme.GREY})
+    figure.update_xaxes(rangemode="tozero")
+    return figure

@@ -16,7 +16,7 @@ from fedcore.workload import Workload
 from fedrun.config import FederationConfig
 from fedrun.evaluation import main_metric
 from fedsim.population import Population
-from fedstudies.staleness.study import Problem
+from fedstudies.staleness.training import Problem
 
 
 class Goal:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedstudies.staleness.study import (
+from fedstudies.staleness.training import (
     Course,
     Floats,
     Optimizer,

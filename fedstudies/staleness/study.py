@@ -1,215 +1,158 @@
-"""How much an optimiser suffers when updates arrive late: the staleness study.
+"""``fedsim staleness``: how many times longer training takes with late updates."""
 
-Dai, Zhou, Dong, Zhang, Xing, "Toward Understanding the Impact of Staleness in
-Distributed Machine Learning", ICLR 2019, arXiv 1810.03264, section 3. There is no
-server: each of P workers has a copy of the model of its own (its cache) and an
-optimiser state of its own. In iteration t each worker computes one step on a batch. The
-update reaches the cache of worker p', its own included, at the start of iteration
-t + 1 + r, where r is drawn uniformly from {0, ..., s} for each (t, p, p'). With s = 0
-all caches are equal. What is measured is how many iterations a target takes, divided by
-the number that it takes with s = 0 (:func:`slowdown`).
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY
+from pathlib import Path
+from typing import Annotated, ClassVar
 
-We depart from the paper in one point: an update is divided by P, so that P workers with
-s = 0 are one worker with a batch P times as large. Of the paper's text only the first
-pages were within reach; the model of delays is quoted from memory of it.
-"""
+from pydantic import Field
+from rich.console import Console
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
-
+from fedcore.config import Count
 from fedcore.errors import ConfigError
-from fedcore.model import StackedModel
-from fedcore.rng import Key
-from fedcore.typing import Array, Indices, Vector
-
-Floats = npt.NDArray[np.float64]
-
-
-class Optimizer(NamedTuple):
-    """One of the optimisers that the study compares."""
-
-    lr: float
-    slots: int
-    """How many vectors of the model's shape its state has."""
-    step: Callable[[Array, Array, int], Array]
-    """(g_PD, state_SPD, number of the step from 1) to the direction; it owns both."""
+from fedrun.app import load_app
+from fedstudies.federated import CONFIG, Federated
+from fedstudies.frame import Option, Phase, Progress, Steps, Stopped, stopping
+from fedstudies.functions import function_of
+from fedstudies.staleness.matrix import Matrix
+from fedstudies.staleness.problem import Goal, problem_of
+from fedstudies.staleness.slowdown import Row
+from fedstudies.staleness.training import OPTIMIZERS, Optimizer
+from fedstudies.typed import numbers, split
 
 
-def _sgd(g_PD: Array, state_SPD: Array, t: int) -> Array:
-    return g_PD
+class Staleness(Federated[Matrix]):
+    """Show how late updates slow optimizers and models down.
 
+    Workers train the app of a federation on the samples of all simulated clients,
+    without a server: every update reaches every worker's copy of the model after a
+    random delay.
 
-def _momentum(g_PD: Array, state_SPD: Array, t: int) -> Array:
-    v_PD = state_SPD[0]
-    v_PD *= np.float32(0.9)
-    v_PD += g_PD
-    return v_PD
-
-
-def _adam(g_PD: Array, state_SPD: Array, t: int) -> Array:
-    m_PD, v_PD = state_SPD
-    m_PD += np.float32(0.1) * (g_PD - m_PD)
-    v_PD += np.float32(0.001) * (g_PD * g_PD - v_PD)
-    m_hat, v_hat = m_PD / np.float32(1 - 0.9**t), v_PD / np.float32(1 - 0.999**t)
-    return m_hat / (np.sqrt(v_hat) + np.float32(1e-8))
-
-
-def _rms_prop(g_PD: Array, state_SPD: Array, t: int) -> Array:
-    v_PD = state_SPD[0]
-    v_PD += np.float32(0.1) * (g_PD * g_PD - v_PD)
-    return g_PD / (np.sqrt(v_PD) + np.float32(1e-8))
-
-
-def _adagrad(g_PD: Array, state_SPD: Array, t: int) -> Array:
-    v_PD = state_SPD[0]
-    v_PD += g_PD * g_PD
-    return g_PD / (np.sqrt(v_PD) + np.float32(1e-8))
-
-
-OPTIMIZERS = {
-    "sgd": Optimizer(0.5, 0, _sgd),
-    "momentum": Optimizer(0.05, 1, _momentum),
-    "adam": Optimizer(0.01, 2, _adam),
-    "rms_prop": Optimizer(0.01, 1, _rms_prop),
-    "adagrad": Optimizer(0.05, 1, _adagrad),
-}
-"""Textbook forms: momentum .9; Adam .9 and .999; the decay of RMSProp is .9."""
-
-
-class Problem(NamedTuple):
-    """What is trained, on which samples, and when it is good enough."""
-
-    model: StackedModel
-    initial_D: Vector
-    samples: int
-    """The number of training samples."""
-    batch: Callable[[Indices], tuple[Any, Any]]
-    """Rows of any shape to their inputs and targets."""
-    quality: Callable[[Vector], float]
-    """Of one model; larger is better."""
-    target: float
-
-
-class Course(NamedTuple):
-    """One run of the study."""
-
-    iterations: int | None
-    """How many the mean of all caches took to the target; None: not so many."""
-    coherence_T: Floats
-    """μ_t of each iteration from the second on; empty if it was not asked for."""
-
-
-class Caches:
-    """P copies of a model, and the updates that are on their way to each."""
-
-    def __init__(
-        self, initial_D: Vector, workers: int, staleness: int, draws: Key
-    ) -> None:
-        """All copies are equal, and nothing is on its way.
-
-        Args:
-            initial_D: the model that all begin with.
-            workers: P.
-            staleness: s, the largest delay in iterations.
-            draws: of the delays.
-        """
-        self.models_PD = np.tile(initial_D, (workers, 1))
-        self._slots = staleness + 1
-        self._coming_RPD = np.zeros((self._slots, *self.models_PD.shape), np.float32)
-        self._rng = draws.generator()
-        self._now = 0
-
-    def send(self, updates_PD: Array) -> None:
-        """Each worker sends its update, which is to be subtracted, to all caches.
-
-        What is due at the start of the next iteration has arrived when this returns.
-        """
-        workers, slots = len(updates_PD), self._slots
-        delays_PP = self._rng.integers(slots, size=(workers, workers))
-        # One row of weights for each delay and receiver, one column for each sender.
-        is_due_RPP = delays_PP == np.arange(slots)[:, None, None]
-        weights = is_due_RPP.reshape(-1, workers).astype(np.float32)
-        arriving_RPD = (weights @ updates_PD).reshape(slots, workers, -1)
-        self._coming_RPD += np.roll(arriving_RPD, self._now, axis=0)
-        self.models_PD -= self._coming_RPD[self._now]
-        self._coming_RPD[self._now] = 0
-        self._now = (self._now + 1) % slots
-
-    def mean(self) -> Vector:
-        """The mean of all copies, (D,)."""
-        mean_D: Vector = self.models_PD.mean(axis=0)
-        return mean_D
-
-
-def train(
-    problem: Problem,
-    optimizer: Optimizer,
-    staleness: int,
-    *,
-    seed: int,
-    workers: int = 8,
-    batch: int = 32,
-    most: int = 2000,
-    every: int = 1,
-    with_coherence: bool = False,
-) -> Course:
-    """Trains until the mean of all caches reaches the target.
-
-    Args:
-        problem: what is trained.
-        optimizer: of every worker.
-        staleness: s, the largest delay in iterations.
-        seed: of batches and delays.
-        workers: P.
-        batch: samples that a worker draws for a step.
-        most: iterations at which it is given up.
-        every: after how many iterations the mean of the caches is evaluated.
-        with_coherence: whether to compute the gradient coherence, which takes a
-            gradient of all samples for each iteration.
+    Returns:
+        The ``rows`` of the matrix, one for each optimizer and app, with their
+        ``slowdowns()``; ``verdict`` says who suffers most.
 
     Raises:
-        ConfigError: there are fewer samples than a batch has.
+        ConfigError: a setting is wrong, or the app cannot be trained in this way.
+        UserCodeError: the user's code raised.
     """
-    if not 0 < batch <= problem.samples:
-        raise ConfigError(f"a batch of {batch} out of {problem.samples} samples")
-    key = Key.root(seed).fold_in("staleness")
-    caches = Caches(problem.initial_D, workers, staleness, key.fold_in("delays"))
-    rng, shape = key.fold_in("batches").generator(), caches.models_PD.shape
-    state_SPD = np.zeros((optimizer.slots, *shape), np.float32)
-    sizes_P, rate = np.full(workers, batch), np.float32(optimizer.lr / workers)
-    past, coherence = list[Vector](), list[float]()
-    for t in range(1, most + 1):
-        rows_PB = rng.integers(problem.samples, size=(workers, batch))
-        x_PB, y_PB = problem.batch(rows_PB)
-        _, g_PD = problem.model.gradient(caches.models_PD, x_PB, y_PB, sizes_P)
-        caches.send(rate * optimizer.step(g_PD.copy(), state_SPD, t))
-        mean_D = caches.mean()
-        if with_coherence:
-            past = [*past, _full_gradient(problem, mean_D)][-max(2, staleness + 1) :]
-            if len(past) > 1:
-                coherence.append(_coherence(past))
-        if t % every == 0 and problem.quality(mean_D) >= problem.target:
-            return Course(t, np.array(coherence))
-    return Course(None, np.array(coherence))
+
+    config: Annotated[str | Path, CONFIG]
+    """The YAML file of the federation."""
+    _: KW_ONLY
+    also: Annotated[Sequence[str], Option("APP")] = ()
+    """Another app to compare with, such as one with a deeper network."""
+    optimizers: Annotated[Sequence[str], Option("NAME")] = ()
+    """An optimizer to try, such as momentum:lr=0.01. Without it: sgd, momentum, adam,
+    rms_prop and adagrad."""
+    staleness: Annotated[
+        Sequence[Annotated[int, Field(ge=0)]],
+        numbers("iterations from 0 on", "0,4,16", least=0),
+    ] = (0, 4, 8, 16, 32)
+    """The largest delays to try, in iterations."""
+    metric: str | None = None
+    """The metric to compare by. Without it, accuracy, or the first one measured."""
+    target: float | None = None
+    """Count iterations up to this value of the metric. Without it, up to
+    stop.target."""
+    workers: Count = 8
+    """How many copies of the model there are."""
+    batch: Count = 32
+    """Samples that a worker draws for a step."""
+    most: Count = 2000
+    """Iterations at which a run is given up."""
+    every: Count = 1
+    """Evaluate after every so many iterations."""
+    seeds: Count = 1
+    """How often each cell is trained."""
+    coherence: bool = False
+    """Also draw the gradient coherence, for which a gradient of all samples is computed
+    in every iteration."""
+
+    examples: ClassVar = (
+        "federation.yaml --target 0.9 --seeds 3 --coherence",
+        "federation.yaml --optimizer sgd:lr=0.1 \\\n"
+        "    --optimizer momentum:lr=0.01 --also deeper.py:workload",
+    )
+
+    def perform(self, console: Console) -> Steps[Matrix]:
+        """Trains with all delays; after Ctrl-C, what was trained until then counts."""
+        config, app, place = self.federation()
+        goal = Goal(config, self.metric, self.target)
+        late = sorted({0, *self.staleness})
+        optimizers = dict(map(optimizer_of, self.optimizers or OPTIMIZERS))
+        names = list(dict.fromkeys([app, *self.also]))
+        problems = {
+            name: problem_of(config, load_app(name, place), goal, name)
+            for name in names
+        }
+        seeds = range(config.seed, config.seed + self.seeds)
+        metric = problems[app][1]
+        matrix = Matrix(app, metric, goal.value, late, self.workers, self.batch)
+
+        def train_all() -> Iterator[Progress]:
+            for name, (problem, _) in problems.items():
+                for given, optimizer in optimizers.items():
+                    row = Row(f"{name} {given}" if len(names) > 1 else given, self.most)
+                    matrix.rows.append(row)
+                    for s, seed in row.fill(
+                        problem,
+                        optimizer,
+                        late,
+                        seeds,
+                        workers=self.workers,
+                        batch=self.batch,
+                        every=self.every,
+                        with_coherence=self.coherence,
+                    ):
+                        took = row.courses[s, seed].iterations
+                        words = f"{took} iterations" if took else "did not get there"
+                        yield Progress(1, row.name, f"{row.name}, s = {s}: {words}")
+
+        yield Phase("runs", len(names) * len(optimizers) * len(late) * len(seeds))
+        with stopping(lambda: _stop(matrix)):
+            yield from train_all()
+        return matrix
 
 
-def slowdown(late: Sequence[int], in_time: Sequence[int]) -> Floats:
-    """How many times the iterations of s = 0 others took, seed by seed."""
-    return np.array(late, np.float64) / np.array(in_time, np.float64)
+staleness = function_of(Staleness)
 
 
-def _full_gradient(problem: Problem, w_D: Vector) -> Vector:
-    """The gradient over all samples."""
-    sizes_1 = np.array([problem.samples])
-    x_1B, y_1B = problem.batch(np.arange(problem.samples)[None])
-    _, g_1D = problem.model.gradient(w_D[None], x_1B, y_1B, sizes_1)
-    return np.array(g_1D[0], np.float32)
+def _stop(matrix: Matrix) -> Stopped:
+    matrix.drop_unfinished()
+    if matrix.rows:
+        return Stopped(matrix)
+    return Stopped("no optimizer was tried without staleness")
 
 
-def _coherence(past: Sequence[Vector]) -> float:
-    """μ_t = min over the last s gradients of <∇F_t, ∇F_j> / |∇F_t|² (definition 1)."""
-    last_D = past[-1].astype(np.float64)
-    return min(float(last_D @ g_D) for g_D in past) / float(last_D @ last_D)
+def optimizer_of(text: str) -> tuple[str, Optimizer]:
+    """An optimiser as ``--optimizer`` names it, such as ``momentum:lr=0.01``.
+
+    Raises:
+        ConfigError: there is no such optimiser, or it has no such setting.
+    """
+    name, _, given = text.partition(":")
+    if name not in OPTIMIZERS:
+        raise ConfigError(
+            f"--optimizer {text}: there is no optimizer {name!r}; expected "
+            f"{', '.join(OPTIMIZERS)}"
+        )
+    optimizer = OPTIMIZERS[name]
+    for part in split(given) if given else ():
+        field, _, value = part.partition("=")
+        rate = _number(value)
+        if field != "lr" or not 0 < rate < math.inf:
+            raise ConfigError(
+                f"--optimizer {text}: expected a learning rate above 0, such as "
+                f"{name}:lr={optimizer.lr:g}"
+            )
+        optimizer = optimizer._replace(lr=rate)
+    return text, optimizer
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

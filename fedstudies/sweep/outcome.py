@@ -1,13 +1,19 @@
 """A sweep's result: a row for each point, the best one first."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fedcore.coordinator.settings import lower_is_better
+from fedcore.typing import JSON
 from fedrun import units
-from fedstudies.group import Group
+from fedrun.config.yaml_text import value_text
+from fedstudies.curves import MOST_CURVES, curves_figure
+from fedstudies.frame import Findings, Outcome, Part
+from fedstudies.runner import Failure
 from fedstudies.statistics import (
     ALPHA,
     ONE_SEED,
@@ -19,9 +25,14 @@ from fedstudies.statistics import (
 )
 from fedstudies.sweep.points import Point, numbers
 from fedstudies.sweep.sweep import Sweep
-from fedstudies.terminal import with_interval
-from fedstudies.trial import Place, metric_of
+from fedstudies.tables import Cells, cost_columns, with_interval
+from fedstudies.trial import Group, Place, metric_of
+from fedview.results.columns import formats, write_columns
 
+CAPTION = (
+    "Means with 95 % intervals (Student t) over the seeds, the best first. Updates are "
+    "accepted ones; payload counts up and down; time is virtual."
+)
 COSTS = ("versions", "updates", "nbytes", "seconds")
 
 
@@ -33,6 +44,8 @@ class Row(Group):
     point: Point
     errors: int
     """The number of runs that ended with an error."""
+    keys: Mapping[int, str] = field(default_factory=dict)
+    """The digests of the runs by their seeds."""
 
     def cost(self, name: str) -> Estimate:
         """The cost of a run, one of ``COSTS``."""
@@ -50,7 +63,7 @@ class Row(Group):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SweepOutcome(Outcome):
     """The rows in order, and the settings of the sweep."""
 
     app: str
@@ -60,6 +73,8 @@ class Outcome:
     asked: int
     """The number of runs that the sweep has."""
     rows: tuple[Row, ...]
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    """The runs that ended with an error, by their names."""
 
     @property
     def done(self) -> int:
@@ -128,6 +143,76 @@ class Outcome:
     def _against(self, first: Row, other: Row) -> Paired:
         return paired(first.finals(self.metric), other.finals(self.metric))
 
+    @property
+    def heading(self) -> str:
+        """How many points, seeds and runs there are."""
+        points = units.amount(len(self.rows), "point")
+        seeds = units.amount(self.seeds, "seed")
+        runs = units.amount(self.asked, "run")
+        done = "" if self.done == self.asked else f", {self.done:,} done"
+        return f"{self.app}: {points}, {seeds} each, {runs}{done}"
+
+    def findings(self) -> Findings:
+        """Returns the curves of the best points, and the table of all."""
+        low = " (lower is better)" if lower_is_better(self.metric) else ""
+        lead = (
+            f"{self.metric}{low} over versions, virtual time and payload: the mean "
+            "over the seeds with its 95 % interval, as far as all seeds got."
+        )
+        rows = [row for row in self.rows if row.trials]
+        shown = f"{self.metric} over versions, time and payload"
+        drawn = (shown, partial(curves_figure, rows, self.metric))
+        notes = []
+        if len(rows) > MOST_CURVES:
+            notes = [f"The best {MOST_CURVES} of {len(rows)} points are drawn."]
+        table = Part(
+            "All points",
+            CAPTION,
+            cells_of(self),
+            anchor="points",
+            heading=self.heading,
+            caption=CAPTION,
+            highlighted=0 if self.is_clear else None,
+        )
+        return Findings(
+            title=f"Sweep of {self.app}",
+            heading=self.heading,
+            verdict=self.verdict,
+            numbers=self.as_json(),
+            parts=[Part("Curves", lead, figures=[drawn], notes=notes), table],
+            doubts=self.doubts,
+            asides=list_failures(self.failures),
+        )
+
+    def as_json(self) -> JSON:
+        """Returns the points, the best one first, and the digests of their runs."""
+        return {
+            "app": self.app,
+            "metric": self.metric,
+            "verdict": self.verdict,
+            "doubts": self.doubts,
+            "points": [
+                {
+                    "name": row.name,
+                    "set": row.point.texts,
+                    "runs": {str(seed): key for seed, key in row.keys.items()},
+                    "final": row.final(self.metric).as_json(),
+                    "best": row.best(self.metric).as_json(),
+                    "costs": {name: row.cost(name).as_json() for name in COSTS},
+                    "diverged": row.diverged(self.metric),
+                    "failed": row.errors,
+                }
+                for row in self.rows
+            ],
+        }
+
+    def write_more(self, folder: Path) -> list[str]:
+        """Writes tables: of the points, the runs and the curves."""
+        write_columns(self.table(), folder / "table")
+        write_columns(self.runs(), folder / "runs")
+        write_columns(self.curves(), folder / "curves")
+        return [f"tables: {folder} ({formats()})"]
+
     def table(self) -> dict[str, list[Any]]:
         """The rows as columns: settings, then means and half widths of intervals."""
         columns: dict[str, list[Any]] = {"rank": list(range(1, len(self.rows) + 1))}
@@ -189,7 +274,7 @@ def _known(values: Sequence[float]) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in values]
 
 
-def outcome_of(sweep: Sweep, metric: str | None) -> Outcome | None:
+def outcome_of(sweep: Sweep, metric: str | None) -> SweepOutcome | None:
     """The outcome so far.
 
     Args:
@@ -215,13 +300,14 @@ def outcome_of(sweep: Sweep, metric: str | None) -> Outcome | None:
         mean = sign * final.mean if final.size else 0
         return not final.size, bool(row.remark(name)), mean
 
-    return Outcome(
+    return SweepOutcome(
         app=sweep.app,
         metric=name,
         fields=sweep.fields,
         seeds=len(sweep.seeds),
         asked=sweep.size,
         rows=tuple(sorted(known, key=order)),
+        failures=sweep.failures_by_name,
     )
 
 
@@ -232,4 +318,40 @@ def _row(sweep: Sweep, number: int) -> Row:
         if (number, seed) in sweep.trials
     }
     failed = sum(1 for place, _ in sweep.failures if place == number)
-    return Row(sweep.name(number), trials, number, sweep.points[number], failed)
+    keys = {seed: sweep.keys[number, seed] for seed in trials}
+    return Row(sweep.name(number), trials, number, sweep.points[number], failed, keys)
+
+
+def cells_of(outcome: SweepOutcome) -> Cells:
+    """A row for each point: its settings, its results and its costs."""
+    rows, metric = outcome.rows, outcome.metric
+    heads, costs = cost_columns(
+        {name: [row.cost(name) for row in rows] for name in COSTS}
+    )
+    columns = [
+        [str(place) for place in range(1, len(rows) + 1)],
+        *(
+            [value_text(row.point.settings[place][1]) for row in rows]
+            for place in range(len(outcome.fields))
+        ),
+        [with_interval(row.final(metric)) for row in rows],
+        [with_interval(row.best(metric)) for row in rows],
+        *costs,
+        [row.remark(metric) for row in rows],
+    ]
+    head = ["#", *outcome.fields.values(), f"final {metric}", "best", *heads, ""]
+    align = "r" + " " * len(outcome.fields) + "r" * (2 + len(COSTS)) + " "
+    return Cells(head, list(zip(*columns, strict=True)), align)
+
+
+def list_failures(failures: Mapping[str, Failure]) -> list[str]:
+    """Returns the first traceback, and each error once, with its first run."""
+    where: dict[str, list[str]] = {}
+    for name, failure in failures.items():
+        where.setdefault(failure.sentence, []).append(name)
+    traces = [failure.trace.rstrip() for failure in failures.values() if failure.trace]
+    found = traces[:1]
+    for sentence, names in where.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        found.append(f"failed: {names[0]}{more}: {sentence}")
+    return found

@@ -1,48 +1,29 @@
 """All runs of a sweep, which may be stopped at any point and continued later."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedcore.errors import ConfigError
-from fedrun.config import load_config
-from fedstudies.cache import Cache
-from fedstudies.identity import identity, program, sources
-from fedstudies.runner import Failure, Task, attempt, simulate_all
+from fedrun.config import FederationConfig
+from fedstudies.runner import Failure, attempt
+from fedstudies.runs import Cell, Runs
 from fedstudies.sweep.points import Point, short_names
 from fedstudies.trial import Trial
 
 
-class Cell(NamedTuple):
-    """A point with a seed."""
-
-    number: int
-    seed: int
-    key: str
-    settings: dict[str, Any]
-
-
 @dataclass(kw_only=True)
-class Sweep:
+class Sweep(Runs):
     """The points of one federation, and the results of their runs so far."""
 
-    config: Path
-    changes: tuple[str, ...]
-    app: str
-    place: Path
-    """The folder where the app is looked for."""
+    load: Callable[[Mapping[str, Any]], FederationConfig]
+    """Makes the config of a point from its values by field."""
     points: list[Point]
     seeds: range
-    folder: Path
-    keep: bool = False
-    """Whether the folders of the runs are kept."""
-    trials: dict[tuple[int, int], Trial] = field(default_factory=dict)
-    """The results by point and seed, like the failures and the keys of the cache."""
     failures: dict[tuple[int, int], Failure] = field(default_factory=dict)
-    keys: dict[tuple[int, int], str] = field(default_factory=dict)
+    """The errors by point and seed."""
     refused: dict[int, str] = field(default_factory=dict)
     """Why a point cannot be simulated."""
 
@@ -51,15 +32,18 @@ class Sweep:
         """The fields that the points set, and their short names."""
         return short_names([name for name, _ in self.points[0].settings])
 
-    @cached_property
-    def cache(self) -> Cache:
-        """The cache of finished runs."""
-        return Cache(self.folder)
-
     @property
     def size(self) -> int:
         """How many runs the sweep has."""
         return (len(self.points) - len(self.refused)) * len(self.seeds)
+
+    @property
+    def failures_by_name(self) -> dict[str, Failure]:
+        """The failures by the names of their runs."""
+        return {
+            f"{self.name(number)}, seed {seed}": failure
+            for (number, seed), failure in sorted(self.failures.items())
+        }
 
     def name(self, number: int) -> str:
         """The short name of a point."""
@@ -72,64 +56,32 @@ class Sweep:
             ConfigError: all points are refused.
         """
         found, first = [], None
-        code, ours = sources(self.app, self.place), program()
         for number, point in enumerate(self.points):
             try:
-                config = load_config(self.config, (*self.changes, *point.changes))
+                config = self.load(point.changes)
             except ConfigError as error:
                 first = first or error
                 self.refused[number] = str(error)
                 continue
             for seed in self.seeds:
                 seeded = config.model_copy(update={"seed": seed})
-                key = identity(seeded, code, ours)
-                self.keys[number, seed] = key
-                found.append(Cell(number, seed, key, seeded.model_dump(mode="json")))
+                found.append(self.cell(number, seeded))
         if first is not None and not found:
             raise first
         return found
 
-    def recall(self, cells: list[Cell]) -> list[Cell]:
-        """Takes finished runs from the cache; returns the others."""
-        left = []
-        for cell in cells:
-            trial = self.cache.get(cell.key, whole=self.keep)
-            if trial is None:
-                left.append(cell)
-            else:
-                self.trials[cell.number, cell.seed] = trial
-        return left
-
-    def simulate(
-        self, cells: list[Cell], jobs: int, *, verbose: bool = False
+    def attempt(
+        self, cells: list[Cell], jobs: int
     ) -> Generator[tuple[list[Cell], Trial | Failure]]:
-        """Simulates these runs, and keeps each result at once.
-
-        Cells with the same config are simulated once, and yielded together.
+        """Simulates these runs; one that ends with an error does not end the others.
 
         Args:
             cells: cells of this sweep.
             jobs: how many processes simulate.
-            verbose: whether they log details.
         """
-        same: dict[str, list[Cell]] = {}
-        for cell in cells:
-            same.setdefault(cell.key, []).append(cell)
-
-        def tasks(scratch: Path) -> Iterator[Task[str]]:
-            for key, (cell, *_) in same.items():
-                kept = self.cache.run_folder(key) if self.keep else None
-                settings = cell.settings
-                yield Task(key, self.app, self.place, settings, scratch, kept)
-
-        results = simulate_all(attempt, tasks, self.folder, jobs, verbose=verbose)
-        with closing(results):
-            for task, found in results:
-                if isinstance(found, Trial):
-                    self.cache.put(task.key, task.settings, found)
-                for cell in same[task.key]:
-                    if isinstance(found, Trial):
-                        self.trials[cell.number, cell.seed] = found
-                    else:
+        with closing(self.simulate(attempt, cells, self.folder, jobs)) as results:
+            for equal, found in results:
+                if isinstance(found, Failure):
+                    for cell in equal:
                         self.failures[cell.number, cell.seed] = found
-                yield same[task.key], found
+                yield equal, found

@@ -7,6 +7,7 @@ import pytest
 
 import latecomer
 from fedcore.errors import ConfigError
+from tests.integration.typed import typed
 
 
 @pytest.mark.parametrize(
@@ -80,19 +81,21 @@ def test_predict_names_a_wrong_argument(wrong: dict[str, Any]) -> None:
 
 def test_a_buffer_of_no_update_is_refused(tmp_path: Path) -> None:
     (tmp_path / "phases.jsonl").write_text("")
-    with pytest.raises(ConfigError, match="--buffer 0: expected 1 or more"):
+    with pytest.raises(ConfigError, match="buffer: expected 1 or more, got 0"):
         latecomer.predict(tmp_path / "phases.jsonl", buffer=0)
 
 
 @pytest.mark.parametrize("text", ["0", "x", "1000000", "9" * 5000])
+@pytest.mark.parametrize(
+    ("study", "expected"),
+    [
+        ("scale", "whole numbers from 1 to 999,999, such as 1,2,4,8"),
+        ("predict", "numbers of clients from 1 to 10,000, such as 2,4,8"),
+    ],
+)
 def test_numbers_of_workers_that_nobody_has_are_refused(
-    text: str, tmp_path: Path
+    text: str, study: str, expected: str
 ) -> None:
-    from fedstudies.predict.command import counts_of
-    from fedstudies.scaling.given import workers_of
-
-    with pytest.raises(ConfigError, match="expected whole numbers from 1 to 999,999"):
-        workers_of(text)
-    if len(text) > 9:
-        with pytest.raises(ConfigError, match="from 1 to 10,000"):
-            counts_of(text)
+    done = typed("fedsim", study, "none", "--workers", text)
+    (sentence,) = done.errors
+    assert sentence.endswith(f": expected {expected}")

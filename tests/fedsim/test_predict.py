@@ -18,7 +18,7 @@ from tests.fedview.what_if.federation import simulated
     ("words", "sentence"),
     [
         (["--workers", "two"], "expected numbers of clients from 1 to 10,000"),
-        (["--workers", "0"], "expected numbers of clients from 1 to 10,000, got 0"),
+        (["--workers", "0"], "expected numbers of clients from 1 to 10,000, such as"),
         (["--workers", "2", "--synchronous", "--buffer", "4"], "a cohort needs as"),
         (["--server-up-mbit", "0"], "--server-up-mbit 0: expected a rate above 0"),
         (["--server-ms", "-1"], "--server-ms -1: expected 0 or more"),

@@ -11,7 +11,7 @@ from fedcore.errors import ModelError, SpecMismatchError
 from fedcore.params import ParamSpec
 from fedrun.config import parse_config
 from fedrun.files import load_model, save_model
-from fedstudies.identity import identity
+from fedstudies.cache import identity
 from tests.fedsim import toys
 from tests.fedsim.toys import DIM, linear, toy, write
 from tests.integration.typed import desk, typed

@@ -31,17 +31,16 @@ from fedstudies.codecs.scatter import far_off
 from fedstudies.codecs.timing import (
     CodecTimes,
     PairTimes,
-    Sample,
     codec_times,
-    first_updates,
 )
+from fedstudies.first_updates import Sample, first_updates
 from fedstudies.runner import Task, simulate, simulate_in
 from fedstudies.trial import Place, Trial
 from tests.fedsim import toys
 from tests.fedsim.toys import APP, settings, toy, write
 from tests.integration.typed import desk, typed
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 ONE = ("--uplink", "top_k:ratio=0.2", "--downlink", "uniform:bits=4")
 NOT_TIMED = CodecTimes(0.0, 0.0)
 SHORT = ("--versions", "4", "--jobs", "1")

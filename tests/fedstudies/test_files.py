@@ -1,4 +1,4 @@
-"""The files of an experiment."""
+"""The files of a study."""
 
 import json
 import math
@@ -7,23 +7,35 @@ from pathlib import Path
 import pytest
 
 from fedcore.errors import ConfigError
-from fedstudies.files import require_folder, write_files
+from fedstudies.coding import Coding
+from fedstudies.frame import Findings, Outcome, require_folder, write_findings
+
+SAID = Findings(
+    "Dice", "six sides", "all sides come up", {"x": [math.nan, math.inf, 1]}
+)
 
 
 def test_a_page_and_its_numbers_are_written_into_a_new_folder(tmp_path: Path) -> None:
-    found = write_files(tmp_path / "a" / "b", "plan", "<html>", {"x": 1.5})
-    assert found.page.read_text() == "<html>"
-    assert json.loads(found.numbers.read_text()) == {"x": 1.5}
-    assert found.lines == (f"page: {found.page}", f"numbers: {found.numbers}")
+    out = tmp_path / "a" / "b"
+    lines = write_findings(Coding(2, out=out), Outcome(), SAID)
+    assert lines == [f"page: {out}/coding.html", f"numbers: {out}/coding.json"]
+    page = (out / "coding.html").read_text()
+    assert "<h1>Dice</h1>" in page
+    assert "<strong>All sides come up.</strong>" in page
 
 
 def test_numbers_that_are_none_become_null(tmp_path: Path) -> None:
-    found = write_files(tmp_path, "plan", "", {"x": [math.nan, math.inf, 1.0]})
-    assert json.loads(found.numbers.read_text()) == {"x": [None, None, 1.0]}
+    write_findings(Coding(2, out=tmp_path), Outcome(), SAID)
+    found = json.loads((tmp_path / "coding.json").read_text())
+    assert found == {"x": [None, None, 1]}
+
+
+def test_without_a_folder_nothing_is_written() -> None:
+    assert write_findings(Coding(2), Outcome(), SAID) == []
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="file: is a file, not a folder"):
-        require_folder(tmp_path / "file")
+        Coding(2, out=tmp_path / "file")
     assert require_folder(tmp_path / "new") == tmp_path / "new"

@@ -13,12 +13,15 @@ from rich.console import Console
 import latecomer
 from fedcore.errors import ConfigError, LatecomerError, ModelError, WorkloadError
 from fedrun.correlation import pearson, spearman
+from fedstudies.frame import page_of
 from fedstudies.influence.audit import Auditor, last_of
 from fedstudies.influence.estimate import Settings, estimate
-from fedstudies.influence.outcome import Audit, Influence, Row, ranked
-from fedstudies.influence.page import (
+from fedstudies.influence.outcome import (
+    Audit,
+    Influence,
+    Row,
     bars_figure,
-    influence_page,
+    ranked,
     scatter_figure,
 )
 from fedstudies.influence.repetition import Repetition
@@ -151,7 +154,7 @@ def test_an_estimate_that_its_check_refutes_is_said_first_and_judges_nobody() ->
     assert not any("eve" in each or "most" in each for each in others)
     assert [row.client for row in told.rows] == ["ann", "bob", "eve"]
     assert {each["rank"] for each in told.as_json()["clients"]} == {None}
-    assert 'class="verdict warn"' in influence_page(told)
+    assert 'class="verdict warn"' in page_of(told.findings())
 
 
 def test_huge_estimates_stay_short_and_each_part_of_the_table_has_the_names() -> None:

@@ -16,8 +16,8 @@ from fedcore.planning.volatile_workers import Offer
 from fedcore.workload import Workload
 from fedsim.traces import read_trace
 from fedstudies.plan.check import require_few_returns
-from fedstudies.plan.goal import read_duration, read_target
-from fedstudies.plan.page import frontier_figure
+from fedstudies.plan.goal import read_duration, read_target, target_of
+from fedstudies.plan.outcome import frontier_figure
 from fedstudies.plan.price_file import PricesConfig, read_prices
 from fedstudies.plan.workers import Workers, write_stays
 from tests.integration.typed import desk, typed
@@ -481,9 +481,13 @@ def test_bids_pay_the_mean_of_the_prices_below_them() -> None:
 
 def test_times_are_read_as_people_write_them() -> None:
     assert read_duration("--deadline", "1h30m") == 5400
-    assert read_duration("--deadline", 90) == 90
-    assert read_target("accuracy=0.9").error == pytest.approx(0.1)
-    assert read_target("loss=0.3").error == 0.3
+    assert read_duration("--deadline", "90") == 90
+    accuracy, loss = (
+        target_of(read_target("--target", text))
+        for text in ("accuracy=0.9", "loss=0.3")
+    )
+    assert accuracy.error == pytest.approx(0.1)
+    assert loss.error == 0.3
 
 
 def test_stays_are_what_the_simulator_reads(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 import latecomer
 from fedcore.errors import ConfigError
 from fedcore.planning.batch_limit import batch_limit
-from fedstudies.scaling.given import link_of, workers_of
 from fedstudies.scaling.measure import measure_device
 from fedstudies.scaling.report import interval
+from fedstudies.scaling.study import link_of
 from tests.fedsim.toys import write
 from tests.integration.typed import Ended, desk, typed
 
@@ -243,7 +243,7 @@ def test_python_makes_the_same_report() -> None:
     ("given", "message"),
     [
         ({"workers": "1,2"}, "workers: expected a list"),
-        ({"workers": [1.5]}, "expected whole numbers"),
+        ({"workers": [1.5]}, "workers: expected a list of whole numbers from 1"),
         ({"runs": "run"}, "runs: expected a list"),
     ],
 )
@@ -253,7 +253,8 @@ def test_python_refuses_wrong_arguments(given: dict[str, object], message: str) 
 
 
 def test_workers_are_sorted_and_begin_with_one() -> None:
-    assert workers_of("8, 2,2") == [1, 2, 8]
+    found = latecomer.scale("fed.yaml", workers=[8, 2, 2], device="device.yaml")
+    assert found.workers == [1, 2, 8]
 
 
 def test_what_a_link_does_not_say_is_that_of_the_config() -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedstudies.staleness.matrix import Matrix
-from fedstudies.staleness.page import matrix_figure
+from fedstudies.staleness.matrix import Matrix, matrix_figure
 from fedstudies.staleness.slowdown import Row
-from fedstudies.staleness.study import Course
+from fedstudies.staleness.training import Course
 from tests.fedsim.toys import APP as NUMPY
 from tests.fedsim.toys import write
 from tests.integration.typed import Ended, desk, typed
@@ -49,7 +48,11 @@ def test_a_data_set_comes_to_what_its_arrays_come_to() -> None:
 def test_the_matrix_is_told_and_written() -> None:
     done = study(*TWO, "--staleness", "0, 3", "--seeds", "2", "--coherence")
     assert (done.status, done.errors) == (0, [])
-    lines = done.err.splitlines()
+    *lines, page, numbers = done.err.splitlines()
+    assert (page, numbers) == (
+        "page: out/staleness.html",
+        "numbers: out/staleness.json",
+    )
     assert len(lines) == 8
     assert lines[0].startswith("sgd:lr=0.1, s = 0: ")
     saved = json.loads(Path("out", "staleness.json").read_text())
@@ -64,8 +67,8 @@ def test_the_matrix_is_told_and_written() -> None:
         lengths = [len(r["coherence"]) for r in row["runs"]]
         assert lengths == [r["iterations"] - 1 for r in row["runs"]]
     assert done.out.splitlines()[-1].startswith("with s = 3 ")
-    page = Path("out", "staleness.html").read_text()
-    assert page.count('<figure class="plot"') == 3  # the matrix, and one for each row
+    html = Path("out", "staleness.html").read_text()
+    assert html.count('<figure class="plot"') == 3  # the matrix, and one for each row
 
 
 def test_apps_are_compared_as_optimizers_are() -> None:

@@ -8,7 +8,7 @@ import pytest
 from fedcore.errors import ConfigError
 from fedcore.rng import Key
 from fedcore.typing import Vector
-from fedstudies.staleness.study import (
+from fedstudies.staleness.training import (
     OPTIMIZERS,
     Caches,
     Problem,

@@ -19,21 +19,21 @@ from rich.console import Console
 import latecomer
 from fedrun.config import load_config
 from fedstudies import processes, runner
+from fedstudies.cache import identity
 from fedstudies.curves import band, curves_figure
-from fedstudies.group import Group
-from fedstudies.identity import identity
-from fedstudies.sweep.outcome import Outcome, Row
+from fedstudies.sweep.outcome import Row, SweepOutcome
 from fedstudies.sweep.points import (
     Axis,
     Point,
     Span,
+    axes_of,
     points_of,
-    read_axis,
-    read_span,
+    read_grid,
+    read_ranges,
     short_names,
+    spans_of,
 )
-from fedstudies.sweep.table import sweep_table
-from fedstudies.trial import Place, Trial, read_trial
+from fedstudies.trial import Group, Place, Trial, read_trial
 from tests.fedsim.toys import APP, settings, toy, write
 from tests.integration.typed import Ended, desk, typed
 
@@ -66,19 +66,20 @@ def simulated(done: Ended) -> list[str]:
 
 
 def test_a_grid_is_all_combinations() -> None:
-    axes = [read_axis("algorithm.buffer=4,8"), read_axis("a.codecs=[1,2],{k: 1, l: 2}")]
-    points = points_of(axes, [], None, seed=0)
-    assert [point.changes for point in points] == [
-        ("algorithm.buffer=4", "a.codecs=[1,2]"),
-        ("algorithm.buffer=4", "a.codecs={k: 1, l: 2}"),
-        ("algorithm.buffer=8", "a.codecs=[1,2]"),
-        ("algorithm.buffer=8", "a.codecs={k: 1, l: 2}"),
+    typed = ("algorithm.buffer=4,8", "a.codecs=[1,2],{k: 1, l: 2}")
+    points = points_of(axes_of(read_grid("--grid", typed)), [], None, seed=0)
+    assert [[*point.changes.items()] for point in points] == [
+        [("algorithm.buffer", "4"), ("a.codecs", "[1,2]")],
+        [("algorithm.buffer", "4"), ("a.codecs", "{k: 1, l: 2}")],
+        [("algorithm.buffer", "8"), ("a.codecs", "[1,2]")],
+        [("algorithm.buffer", "8"), ("a.codecs", "{k: 1, l: 2}")],
     ]
-    assert points_of([], [], None, 0)[0].changes == ()
+    assert points_of([], [], None, 0)[0].changes == {}
 
 
 def test_draws_stay_when_more_are_drawn_or_a_field_is_added() -> None:
-    lr, steps = read_span("a.lr=log:0.01:1"), read_span("a.steps=int:1:9")
+    typed = ("a.lr=log:0.01:1", "a.steps=int:1:9")
+    lr, steps = spans_of(read_ranges("--range", typed))
     few = points_of([], [lr], 5, seed=3)
     more = points_of([Axis("b", ("x", "y"))], [steps, lr], 9, seed=3)
     assert [p.settings[0] for p in few] == [p.settings[2] for p in more[:5]]
@@ -102,7 +103,8 @@ def test_small_draws_are_numbers_for_yaml() -> None:
     import yaml
 
     for point in points_of([], [Span("x", "log", 1e-9, 1e-5)], 50, seed=0):
-        assert isinstance(yaml.safe_load(point.settings[0][1]), float)
+        assert isinstance(point.changes["x"], float)
+        assert yaml.safe_load(point.texts["x"]) == point.changes["x"]
 
 
 def test_names_are_as_short_as_they_can_be() -> None:
@@ -317,7 +319,8 @@ def test_where_every_run_fails_the_sweep_has_failed() -> None:
     write(SOMETIMES)
     done = sweep("--grid", "algorithm.client.lr=100")
     assert done.status == os.EX_SOFTWARE
-    assert done.errors == ["every run of the sweep ended with an error"]
+    (error,) = done.errors
+    assert error.startswith("every run of the sweep ended with an error: client-")
 
 
 def test_a_point_that_is_no_federation_is_left_out() -> None:
@@ -440,7 +443,7 @@ def group(name: str, *trials: Trial) -> Group:
     return Group(name, {each.seed: each for each in trials})
 
 
-def outcome(*finals: list[float]) -> Outcome:
+def outcome(*finals: list[float]) -> SweepOutcome:
     """Points with these results by seed, the best one first."""
     rows = [
         Row(
@@ -453,7 +456,7 @@ def outcome(*finals: list[float]) -> Outcome:
         for place, values in enumerate(finals)
     ]
     count = len(finals[0])
-    return Outcome("app", "accuracy", {"lr": "lr"}, count, 1, tuple(rows))
+    return SweepOutcome("app", "accuracy", {"lr": "lr"}, count, 1, tuple(rows))
 
 
 def test_a_best_point_that_may_be_chance_is_called_that_and_not_marked() -> None:
@@ -471,7 +474,9 @@ def test_a_best_point_that_may_be_chance_is_called_that_and_not_marked() -> None
     assert one.verdict.endswith("it may be chance that 2 others are not as good")
     for found, is_marked in ((clear, True), (chance, False), (one, False)):
         console = Console(record=True, width=140, force_terminal=True)
-        console.print(sweep_table(found))
+        *_, part = found.findings().parts
+        assert part.table is not None
+        console.print(part.table.on_screen(highlighted=part.highlighted))
         assert ("[1;32m" in console.export_text(styles=True)) is is_marked
 
 

@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from fedstudies.terminal import Cells
+from fedstudies.tables import Cells
 
 HEAD = ("workers", "plan of the year", "predicted seconds", "at the target")
 ROWS = [

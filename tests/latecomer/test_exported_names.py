@@ -41,6 +41,7 @@ NAMES = [
     "run_sweep",
     "scale",
     "serve",
+    "staleness",
 ]
 DATA = [
     "Exercises",

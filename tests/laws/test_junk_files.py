@@ -43,11 +43,10 @@ from fedrun.journal.store import checksum
 from fedrun.phase_file import FORMAT, first_client, read_phases
 from fedsim.traces.journal import read_clients
 from fedsim.traces.read import read_trace, read_values
-from fedstudies.cache import Cache
+from fedstudies.cache import INDEX, Cache, read_point
 from fedstudies.codecs.pairs import candidate
 from fedstudies.plan.pilots import Pilots
 from fedstudies.plan.price_file import EXAMPLES, read_prices
-from fedstudies.sweep.files import INDEX, read_point
 from fedview.results import FRAMES, Results
 from tests.fedrun.journal.runs import written
 from tests.fedview.report.story import short_story

@@ -23,7 +23,8 @@ from fedserver.calls.listening import OPERATOR_FILE, open_operator_socket
 from fedsim.traces.format import ClientTrace, Segment
 from fedsim.traces.write import write_trace
 from fedstudies.cache import Cache
-from fedstudies.files import write_files
+from fedstudies.coding import Coding
+from fedstudies.frame import Findings, Outcome, write_findings
 from fedstudies.trial import Trial
 from fedview.export import export_config, export_model, export_tables
 from fedview.report import write_report
@@ -213,7 +214,9 @@ WRITERS: dict[str, Callable[[Path, Path], object]] = {
     "trace": lambda run, to: write_trace(
         to / "trace.csv", [ClientTrace("ann", [Segment(0.0, 1.0, "there")])]
     ),
-    "study": lambda run, to: write_files(to, "study", "<p>", {"a": 1}),
+    "study": lambda run, to: write_findings(
+        Coding(2, out=to), Outcome(), Findings("a", "b", "c", {"a": 1})
+    ),
     "cache": lambda run, to: Cache(to).put("abc", {}, _trial()),
     "traffic": lambda run, to: _written_traffic(to),
     "client": lambda run, to: _written_client(to),

@@ -1,6 +1,7 @@
-"""What experiments read from a command line, and print: numbers, bars and tables."""
+"""What studies print: numbers with intervals, bars and tables."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rich import box
@@ -16,49 +17,11 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from fedcore.errors import ConfigError
 from fedrun import units
 from fedstudies.statistics import Estimate
 from fedview.report import page
 
 WIDTH = 140  # of the table where there is no terminal
-
-
-def split(text: str) -> list[str]:
-    """Splits a text at its commas, except for those inside brackets and braces."""
-    parts, depth = [""], 0
-    for char in text:
-        depth += (char in "[{") - (char in "]}")
-        if char == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return parts
-
-
-def whole_numbers(
-    option: str, text: str, expected: str, *, least: int = 1, most: int = 2**31 - 1
-) -> list[int]:
-    """Reads whole numbers with commas between them.
-
-    Args:
-        option: of the command line, for errors.
-        text: what was given.
-        expected: what could have been given, in words.
-        least: the smallest number that is allowed.
-        most: the largest.
-
-    Raises:
-        ConfigError: a part is no such number.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    digits = len(str(most))  # longer ones need not be read
-    if not all(
-        part.isdecimal() and len(part) <= digits and least <= int(part) <= most
-        for part in parts
-    ):
-        raise ConfigError(f"{option} {text}: expected {expected}")
-    return [int(part) for part in parts]
 
 
 def with_interval(found: Estimate) -> str:
@@ -84,6 +47,27 @@ def column(estimates: Sequence[Estimate], unit: units.Unit) -> list[str]:
 def largest(estimates: Sequence[Estimate]) -> float:
     """The largest mean, for the unit of a column."""
     return max((e.mean for e in estimates if e.size), default=0.0)
+
+
+def cost_columns(
+    costs: Mapping[str, Sequence[Estimate]],
+) -> tuple[list[str], list[list[str]]]:
+    """The heads and the cells of the columns of a table with costs.
+
+    Args:
+        costs: the estimates of each row, by ``versions``, ``updates``, ``nbytes`` or
+            ``seconds``.
+    """
+    heads, columns = [], []
+    for name, estimates in costs.items():
+        unit = units.Unit(1.0, name)
+        if name == "seconds":
+            unit = units.time_unit(largest(estimates))
+        elif name == "nbytes":
+            unit = units.byte_unit(largest(estimates))
+        heads.append(f"payload {unit.name}" if name == "nbytes" else unit.name)
+        columns.append(column(estimates, unit))
+    return heads, columns
 
 
 def screen() -> Console:
@@ -119,7 +103,8 @@ class Cells(NamedTuple):
     rows: Sequence[Sequence[str]]
     align: str
     """A letter for each column: a space for left, ``r`` for right, ``n`` for right and
-    on one line."""
+    on one line, ``b`` for left and broken after a colon or a comma where the terminal
+    is too narrow."""
 
     def on_screen(
         self, *, title: str = "", caption: str = "", highlighted: int | None = None
@@ -136,10 +121,21 @@ class Cells(NamedTuple):
         """
         return _OnScreen(self, title, caption, highlighted)
 
+    def break_names(self) -> "Cells":
+        """Returns the table with broken texts where that is allowed."""
+        rows = [
+            [
+                re.sub("(?<=[:,])(?=.)", "\n", cell) if mark == "b" else cell
+                for cell, mark in zip(row, self.align, strict=True)
+            ]
+            for row in self.rows
+        ]
+        return self._replace(rows=rows)
+
     def on_page(self) -> str:
         """The table as HTML, escaped."""
         rows = [[page.text(cell) for cell in row] for row in self.rows]
-        align = self.align.replace("n", "r")
+        align = self.align.replace("n", "r").replace("b", " ")
         return page.table([page.text(name) for name in self.head], rows, align)
 
 
@@ -160,6 +156,12 @@ class _OnScreen(NamedTuple):
     ) -> Iterator[Table]:
         """Yields the parts of the table."""
         room = options.max_width - _EDGE
+        if sum(self._least(n) + _GAP for n in range(len(self.cells.head))) > room:
+            yield from self._replace(cells=self.cells.break_names())._in_parts(room)
+        else:
+            yield from self._in_parts(room)
+
+    def _in_parts(self, room: int) -> Iterator[Table]:
         parts = self._parts(room)
         for number, part in enumerate(parts):
             title = self.title if number == 0 else ""
@@ -210,7 +212,7 @@ class _OnScreen(NamedTuple):
         for place, width in zip(part, self._widths(part, room), strict=True):
             table.add_column(
                 Text(self.cells.head[place]),
-                justify="left" if self.cells.align[place] == " " else "right",
+                justify="left" if self.cells.align[place] in " b" else "right",
                 overflow="fold",
                 width=width,
             )

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 import latecomer
 from fedcore.errors import ConfigError
 from fedsim.cli import main
-from fedstudies.coding.page import coding_page
+from fedstudies.frame import page_of
 
 
 def typed(*words: str) -> Result:
@@ -48,7 +48,7 @@ def test_what_is_asymptotic_is_called_that_beside_what_few_rows_show() -> None:
     shown = study.demonstration
     assert shown is not None
     assert shown.coded_nbytes > 1.2 * shown.formula_nbytes  # of 1,440 rows
-    html = coding_page(study)
+    html = page_of(study.findings())
     assert "asymptotic in the number of rows, says" in html
     assert "asymptotic in the number of workers" in html
 
@@ -56,8 +56,8 @@ def test_what_is_asymptotic_is_called_that_beside_what_few_rows_show() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 7, 12])
 def test_any_number_of_workers_has_a_page_and_json(workers: int) -> None:
     study = latecomer.coding(workers, trials=50)
-    assert len(study.rows) == study.steps
-    assert "never done across clients" in coding_page(study)
+    assert len(study.rows) == study.study.steps
+    assert "never done across clients" in page_of(study.findings())
     json.dumps(study.as_json())
     assert study.demonstration is None or study.demonstration.wrong_rows == 0
 

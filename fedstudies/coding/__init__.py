@@ -1,1 +1,0 @@
-"""``fedsim coding``: what codes gain for the workers of one silo."""
