@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from fedclient.commands import run_evaluator, working
@@ -80,6 +81,17 @@ def join(
         StateError: the folder cannot be used, or belongs to another run.
     """
     _require_workload(workload)
+    _require("address", address, "HOST or HOST:PORT", str)
+    _require("state", state, "the path of a folder", str, Path)
+    _require("name", name, "a text", str)
+    for what, number in (("index", index), ("count", count)):
+        _require(what, number, "a whole number", int)
+    _require("data", data, "values by name", Mapping, NoneType)
+    _require("choose", choose, "values by name", Mapping, NoneType)
+    _require("updates", updates, "a whole number", int, NoneType)
+    _require_patience(give_up)
+    if updates is not None and updates < 1:
+        raise ConfigError(f"updates: expected 1 or more, got {updates}")
     if not 0 <= index < count <= _MOST:
         raise ConfigError(
             f"index={index} and count={count}: expected an index from 0 on, below the "
@@ -152,6 +164,10 @@ def evaluate(
         UnavailableError: the server does not answer for ``give_up`` seconds.
     """
     _require_workload(workload)
+    _require("address", address, "HOST or HOST:PORT", str)
+    _require("state", state, "the path of a folder", str, Path, NoneType)
+    _require("name", name, "a text", str)
+    _require_patience(give_up)
     run_evaluator(
         address,
         _path(state),
@@ -182,3 +198,24 @@ def _require_workload(workload: object) -> None:
             "workload: expected a Workload, a TorchWorkload or the name of an app, got "
             f"{type(workload).__name__}"
         )
+
+
+def _require(what: str, value: object, wanted: str, *kinds: type) -> None:
+    """Checks the type of an argument.
+
+    Raises:
+        ConfigError: it is none of ``kinds``.
+    """
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise ConfigError(f"{what}: expected {wanted}, got {value!r}")
+
+
+def _require_patience(give_up: object) -> None:
+    """Checks for how long to wait.
+
+    Raises:
+        ConfigError: it is no number of seconds.
+    """
+    _require("give_up", give_up, "seconds from 0 on", int, float, NoneType)
+    if isinstance(give_up, int | float) and not give_up >= 0:
+        raise ConfigError(f"give_up: expected seconds from 0 on, got {give_up!r}")

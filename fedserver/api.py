@@ -59,6 +59,8 @@ def serve(
     """
     if log not in ("text", "json", None):
         raise ConfigError(f"log: expected 'text', 'json' or None, got {log!r}")
+    if on_listening is not None and not callable(on_listening):
+        raise ConfigError(f"on_listening: expected a function, got {on_listening!r}")
     _require_no_loop()
     path = Path(config) if isinstance(config, str | Path) else None
     read = read_config(config)

@@ -145,8 +145,12 @@ class Server:
         self._health = HealthServicer()
         self._grpc = grpc.aio.server(options=options(self.run.config.server))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
-        self.port = bind(self._grpc, self.run.config.server)
-        self.web = self._web_port()
+        try:
+            self.port = bind(self._grpc, self.run.config.server)
+            self.web = self._web_port()
+        except BaseException:
+            self.run.journal.close()  # or this process could not serve the run again
+            raise
         self._grpc.add_generic_rpc_handlers((raw_handlers(self._wrap_service()),))
         if self.operator_socket is not None:
             self._grpc.add_insecure_port(self.operator_socket)

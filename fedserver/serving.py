@@ -106,7 +106,12 @@ def serve(
                     web=None if server.web is None else server.web.address,
                 )
             if on_listening is not None and server.ready.is_set():
-                on_listening(progress.address)
+                try:
+                    on_listening(progress.address)
+                except BaseException:
+                    server.stop()  # in order, or its threads would outlive this call
+                    await serving
+                    raise
             helper = None
             wanted = evaluator and config.app is not None
             address = server.operator_socket

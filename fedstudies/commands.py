@@ -176,14 +176,20 @@ def _option(setting: "Setting") -> Callable[[Any], Any]:
         )
     if bool in setting.kinds:
         return click.option(*names, is_flag=True, help=doc)
-    is_missing = default is MISSING
-    usual = None if is_missing or option.usual else default
+    if default is MISSING:
+        return click.option(
+            *names,
+            type=_type(setting),
+            required=True,  # a default, even None, would count as given
+            metavar=option.metavar,
+            help=doc,
+        )
+    usual = None if option.usual else default
     if isinstance(usual, tuple):
         usual = ",".join(map(str, usual)) or None
     return click.option(
         *names,
         type=_type(setting),
-        required=is_missing,
         default=usual,
         show_default=usual is not None,
         metavar=option.metavar,

@@ -479,8 +479,10 @@ def require_folder(out: Path) -> Path:
     Raises:
         ConfigError: it is a file.
     """
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {out}: is a file, not a folder")
+    for place in (out, *out.parents):
+        if place.exists() and not place.is_dir():
+            where = "is" if place == out else f"{place} is"
+            raise ConfigError(f"--out {out}: {where} a file, not a folder")
     return out
 
 

@@ -48,15 +48,22 @@ def function_of(study: Callable[Given, Study[Found]]) -> Callable[Given, Found]:
     """
     kind = cast("type[Study[Any]]", study)
     settings = settings_of(kind)
+    signature = Signature([_parameter(each) for each in settings])
 
     def function(*args: Given.args, **given: Given.kwargs) -> Found:
+        try:
+            signature.bind_partial(*args, **given)  # unknown ones are told first
+            signature.bind(*args, **given)
+        except TypeError as error:
+            known = ", ".join(signature.parameters)
+            text = f"{function.__name__}(): {error}; its arguments: {known}"
+            raise TypeError(text) from None
         return carry_out(study(*args, **given))
 
     function.__name__ = function.__qualname__ = kind.function or kind.name
     function.__module__ = kind.__module__
     function.__doc__ = _doc(kind, settings)
     function.__annotations__ = {each.name: each.annotation for each in settings}
-    signature = Signature([_parameter(each) for each in settings])
     function.__signature__ = signature  # type: ignore[attr-defined]
     return function
 

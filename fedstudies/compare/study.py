@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import Annotated, ClassVar
 
+from pydantic import FiniteFloat
 from rich.console import Console
 
 from fedstudies.compare.comparison import Comparison, compare
@@ -39,7 +40,7 @@ class Compare(Study[Comparison]):
     _: KW_ONLY
     metric: str | None = None
     """The metric to compare by. Without it, accuracy, or the first one measured."""
-    target: float | None = None
+    target: FiniteFloat | None = None
     """Count costs up to this value of the metric. Without it, up to stop.target, or to
     the best value that all runs reach."""
     out: Annotated[str | Path | None, Option(also="-o")] = None

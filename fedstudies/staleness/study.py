@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 from rich.console import Console
 
 from fedcore.config import Count
@@ -53,7 +53,7 @@ class Staleness(Federated[Matrix]):
     """The largest delays to try, in iterations."""
     metric: str | None = None
     """The metric to compare by. Without it, accuracy, or the first one measured."""
-    target: float | None = None
+    target: FiniteFloat | None = None
     """Count iterations up to this value of the metric. Without it, up to
     stop.target."""
     workers: Count = 8

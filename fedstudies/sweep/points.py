@@ -138,10 +138,16 @@ def spans_of(ranges: Mapping[str, Sequence[str | float]]) -> list[Span]:
     Raises:
         ConfigError: an interval is empty, or has another form.
     """
-    return [
-        _span(field, span, f"--range {field}={':'.join(map(str, span))}")
-        for field, span in ranges.items()
-    ]
+    found = []
+    for field, span in ranges.items():
+        if isinstance(span, str) or not isinstance(span, Sequence):
+            raise ConfigError(
+                f"ranges: {field}: expected a scale and two ends, such as "
+                f"('log', 0.01, 1), got {span!r}"
+            )
+        source = f"--range {field}={':'.join(map(str, span))}"
+        found.append(_span(field, span, source))
+    return found
 
 
 def _span(field: str, given: Sequence[str | float], source: str) -> Span:

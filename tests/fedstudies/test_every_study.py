@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 import latecomer
+from fedcore.errors import ConfigError
 from fedrun.cli.plain_json import to_json
 from fedsim.cli import main
 from fedstudies import STUDIES, frame
@@ -250,6 +251,48 @@ def test_a_wrong_value_gets_one_clear_sentence(name: str) -> None:
 def test_an_unknown_argument_is_refused(name: str) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'sped'"):
         function_of(name)(sped=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("coding", "--workers"),
+        ("plan fed.yaml --target accuracy=0.9", "--prices"),
+        ("plan fed.yaml --prices prices.yaml", "--target"),
+    ],
+)
+def test_a_missing_option_is_asked_for(words: str, option: str) -> None:
+    done = CliRunner().invoke(main, words.split())
+    assert done.exit_code == 2
+    assert f"Missing option '{option}'" in done.output
+
+
+@pytest.mark.parametrize("words", ["compare a b", "staleness fed.yaml"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_target_is_a_finite_number(words: str, value: str) -> None:
+    done = CliRunner().invoke(main, [*words.split(), "--target", value])
+    assert done.exit_code == 78
+    assert f"error: target: expected a number, got {value}\n" in done.output
+
+
+def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes").touch()
+    with pytest.raises(ConfigError, match="notes is a file, not a folder"):
+        latecomer.coding(4, out=tmp_path / "notes" / "page")
+
+
+def test_a_wrong_call_names_the_function_and_its_arguments() -> None:
+    function: Any = latecomer.coding
+    with pytest.raises(
+        TypeError, match=r"^coding\(\): .*'workers'; its arguments: wor"
+    ):
+        function()
+
+
+def test_an_interval_that_is_no_list_is_refused() -> None:
+    ranges: Any = {"algorithm.client.lr": 3}
+    with pytest.raises(ConfigError, match="lr: expected a scale and two ends"):
+        latecomer.run_sweep("fed.yaml", ranges=ranges, random=2)
 
 
 IMPORTS = """

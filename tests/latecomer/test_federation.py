@@ -4,9 +4,12 @@ import asyncio
 import dataclasses
 import queue
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +156,34 @@ def test_a_workload_makes_version_0_as_the_command_does(tmp_path: Path) -> None:
     assert ours.read_bytes() == b"mine"
 
 
+def _join(folder: Path, **wrong: Any) -> None:
+    untyped.join(**{"address": "h", "workload": APP, "state": folder, **wrong})
+
+
+def test_a_function_that_fails_ends_the_server_and_the_run_can_go_on(
+    tmp_path: Path,
+) -> None:
+    def fail(_: str) -> None:
+        raise ValueError("no clients today")
+
+    settings = config(tmp_path)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no clients today"):
+            latecomer.serve(settings, on_listening=fail)
+        assert not [one for one in threading.enumerate() if one.name == "core"]
+
+
+def test_a_run_whose_port_was_taken_can_be_tried_again(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        settings = config(tmp_path)
+        settings["server"]["listen"] = f"127.0.0.1:{taken.getsockname()[1]}"
+        for _ in range(2):
+            with pytest.raises(UnavailableError, match="the port is taken"):
+                latecomer.serve(settings)
+
+
 WRONG: list[tuple[Any, type[LatecomerError], str]] = [
     (lambda f: untyped.serve(7), ConfigError, "config: expected the path of a YAML"),
     (
@@ -170,6 +201,32 @@ WRONG: list[tuple[Any, type[LatecomerError], str]] = [
         lambda f: latecomer.serve(config(f), must_resume=True),
         JournalError,
         "there is no run here to resume",
+    ),
+    (
+        lambda f: untyped.serve(config(f), on_listening=3),
+        ConfigError,
+        "on_listening: expected a function, got 3",
+    ),
+    *[
+        (partial(_join, **wrong), ConfigError, sentence)
+        for wrong, sentence in (
+            ({"address": 8443}, "address: expected HOST or HOST:PORT, got 8443"),
+            ({"state": None}, "state: expected the path of a folder, got None"),
+            ({"name": 3}, "name: expected a text, got 3"),
+            ({"index": "0"}, "index: expected a whole number, got '0'"),
+            ({"count": True}, "count: expected a whole number, got True"),
+            ({"data": "site=7"}, "data: expected values by name, got 'site=7'"),
+            ({"choose": "lr"}, "choose: expected values by name, got 'lr'"),
+            ({"updates": "3"}, "updates: expected a whole number, got '3'"),
+            ({"updates": 0}, "updates: expected 1 or more, got 0"),
+            ({"give_up": "x"}, "give_up: expected seconds from 0 on, got 'x'"),
+            ({"give_up": -1}, "give_up: expected seconds from 0 on, got -1"),
+        )
+    ],
+    (
+        lambda f: untyped.evaluate(3, APP, state=f),
+        ConfigError,
+        "address: expected HOST or HOST:PORT, got 3",
     ),
     (lambda f: asyncio.run(_serve_in_a_loop()), ConfigError, "asyncio.to_thread"),
     (
