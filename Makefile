@@ -18,19 +18,12 @@ SEED ?= 0
 KILLS ?= 300
 MUTANTS ?=
 FLWR ?= 1.24.0
-<<<<<<< HEAD
 PARALLEL := -n auto --dist worksteal
-EXTRAS := torch,frames,huggingface,lightning,flower,flower-datasets,tensorboard,mlflow,wandb,web,telemetry,laws
-
-.DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-extras test-heavy test-protobuf7 test-oldest test-flower check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants golden proto configuration docs chart containers clean
-=======
 PICTURES ?=
 EXTRAS := torch,frames,huggingface,lightning,flower,flower-datasets,tensorboard,mlflow,wandb,web,telemetry,laws
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras test-heavy test-protobuf7 test-oldest test-flower check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants golden proto configuration pictures docs chart containers clean
->>>>>>> main
+.PHONY: help demo test test-slow test-extras test-heavy test-protobuf7 test-oldest test-flower check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants golden proto configuration pictures docs chart containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

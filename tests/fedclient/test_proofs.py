@@ -95,7 +95,7 @@ def test_an_evaluator_proves_it_too(set_back: Served, tmp_path: Path) -> None:
 
 
 def test_a_client_without_proofs_begins_anew(set_back: Served, tmp_path: Path) -> None:
-    """Such is a state that was written before there were proofs."""
+    """Such is a state from a run without a secret."""
     before = _state(tmp_path)
     _drop_proofs(tmp_path / "ann" / "state.sqlite3")
     with worker(set_back, tmp_path / "ann", updates=1) as one:
@@ -109,8 +109,8 @@ def _drop_proofs(file: Path) -> None:
     with closing(sqlite3.connect(file)) as db:
         (text,) = db.execute("SELECT value FROM facts WHERE key='state'").fetchone()
         facts = json.loads(text)
-        facts["held"], facts["settled"] = facts["held"][:3], facts["settled"][:2]
-        facts["abandoned"] = [epoch for epoch, _ in facts["abandoned"]]
+        facts["held"][3] = facts["settled"][2] = 0
+        facts["abandoned"] = [[epoch, 0] for epoch, _ in facts["abandoned"]]
         told = json.dumps(facts)
         db.execute("UPDATE facts SET value = ? WHERE key='state'", (told,))
         db.execute("DELETE FROM checks WHERE key='facts/state'")  # nor checksums

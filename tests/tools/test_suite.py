@@ -32,6 +32,14 @@ def test_every_optional_package_is_installed_for_the_tests() -> None:
     assert set(project["optional-dependencies"]) == set(installed.split(","))
 
 
+def test_make_reads_its_file() -> None:
+    command = ["make", "--dry-run", "help", "test", "test-slow"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_ci_runs_every_test() -> None:
     commands = (ROOT / ".ci" / "run").read_text().splitlines()
     assert [command.strip() for command in commands[-7:]] == [
