@@ -2,6 +2,7 @@
 
 import ast
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from importlib import import_module
@@ -259,10 +260,10 @@ def show(study: "Study[Any]", *, as_json: bool) -> None:
             click.echo(f"to continue: {shlex.join(words)}", err=True)
         if isinstance(found, str):
             console.print(f"nothing to tell: {found}")
-            return
+            sys.exit(1)
     except KeyboardInterrupt:
         console.print("stopped")
-        return
+        sys.exit(1)
     assert isinstance(found, Outcome)
     _tell(study, found, console, as_json=as_json)
 
