@@ -83,6 +83,7 @@ def working(
             workload = with_workers(workload, app, device, code, silo)
         model = _advise(workload.flat())
         store = ClientStore(state)
+        closing.callback(store.close)
         member = Membership(
             address,
             model,
@@ -142,9 +143,9 @@ def run_evaluator(
     with contextlib.ExitStack() as stack:
         folder = state or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         identity = Identity(role=pb.ROLE_EVALUATOR, name=name)
-        member = Membership(
-            address, model, ClientStore(folder), identity, give_up, checkpoint
-        )
+        store = ClientStore(folder)
+        stack.callback(store.close)
+        member = Membership(address, model, store, identity, give_up, checkpoint)
         _begin(member, stack)
         with user_code("test_data"):
             data = test_data()

@@ -17,6 +17,7 @@ import pytest
 
 import latecomer
 from fedclient.commands import write_model
+from fedclient.state.store import ClientStore
 from fedcore.errors import (
     ConfigError,
     JournalError,
@@ -182,6 +183,20 @@ def test_a_run_whose_port_was_taken_can_be_tried_again(tmp_path: Path) -> None:
         for _ in range(2):
             with pytest.raises(UnavailableError, match="the port is taken"):
                 latecomer.serve(settings)
+
+
+def test_a_client_that_cannot_be_made_leaves_its_folder_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise WorkloadError("no member")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedclient.commands.Membership", fail)
+        for call in latecomer.join, latecomer.evaluate:
+            with pytest.raises(WorkloadError, match="no member"):
+                call("127.0.0.1:1", numpy_app.workload, state=tmp_path / "state")
+    ClientStore(tmp_path / "state").close()
 
 
 WRONG: list[tuple[Any, type[LatecomerError], str]] = [
