@@ -576,7 +576,7 @@ def accepted_numbers_are_not_remembered(stack: ExitStack) -> None:
         while len(self.accepted) > 1:
             self.accepted.popleft()
 
-    old = _swap(stack, ClientRow, "decided", decided)
+    old = _swap(stack, ClientRow, "store_verdict", decided)
 
 
 # ------------------------------------------------------------ snapshots and timers
