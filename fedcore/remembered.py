@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedcore import PACKAGES
 from fedcore.errors import WorkloadError
 
 DEEP, MOST = 32, 50_000  # levels and objects that are looked at
@@ -38,8 +39,7 @@ LARGE = 1 << 20  # values of an array; of a larger one some are compared
 SOME = 1 << 12
 CLOSE = 1e-6  # results of one step that is computed twice
 FIRST = 4  # steps that are looked at; then 8, 16, 32 ...
-_OURS = ("fedcore", "fedtorch", "fedrun", "fedsim", "fedclient", "latecomer")
-_LIBRARIES = frozenset([*sys.stdlib_module_names, "torch", "numpy", *_OURS]) - {
+_LIBRARIES = frozenset([*sys.stdlib_module_names, "torch", "numpy", *PACKAGES]) - {
     "__main__"
 }
 _INSTALLED = ("site-packages", "dist-packages")

@@ -33,8 +33,8 @@ class Framework(Protocol):
         """Returns the workload of an app; ``folder`` is where a relative one is."""
         ...
 
-    def code_hash(self, name: str) -> str:
-        """Returns a digest of the app's code."""
+    def code_hash(self, name: str, folder: Path | None = None) -> str:
+        """Returns a digest of the app's code; ``folder`` is where a relative one is."""
         ...
 
     def federation_of(self, name: str) -> tuple[dict[str, Any], Path]:

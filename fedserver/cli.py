@@ -36,7 +36,7 @@ class _Which(click.Choice[str]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
-        is_version = isinstance(value, str) and value.isdigit()
+        is_version = isinstance(value, str) and value.isdecimal()
         return value if is_version else super().convert(value, param, ctx)
 
 
@@ -273,8 +273,9 @@ def export(run: Path, which: str, out: Path, adapter: bool) -> None:
     from fedview.export import export_adapter, export_model
 
     write = export_adapter if adapter else export_model
-    version = int(which) if which.isdigit() else None
-    click.echo(write(run, out, "last" if which.isdigit() else which, version))
+    is_version = which.isdecimal()
+    version = int(which) if is_version else None
+    click.echo(write(run, out, "last" if is_version else which, version))
 
 
 main.add_command(journal_commands, "journal")

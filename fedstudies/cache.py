@@ -15,8 +15,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from fedcore import COMPUTING
 from fedcore.errors import IMPOSSIBLE, ConfigError
-from fedrun.app import load_app
+from fedrun.app import framework_of, load_app
 from fedrun.config import FederationConfig
 from fedrun.json_text import read_json
 from fedrun.plain_files import make_own, read_plain, write_text
@@ -26,7 +27,6 @@ FOLDER = "runs"
 INDEX = "sweep.json"  # of a sweep: its points, and the digests of their runs
 _KEY = re.compile(r"\w+", re.ASCII)  # of a run: its digest
 _WHERE = ("server", "journal", "model", "app")  # sections that alter no result
-_PACKAGES = ("fedcore", "fedrun", "fedsim", "fedtorch")
 _LIBRARIES = ("latecomer", "numpy", "torch")
 
 
@@ -125,7 +125,7 @@ def read_point(folder: Path, rank: int) -> tuple[str, dict[str, Any], list[Trial
 def program() -> str:
     """A digest of this program and the libraries that it computes with."""
     files: list[Path] = []
-    for package in _PACKAGES:
+    for package in COMPUTING:
         root = Path(import_module(package).__path__[0])
         files += sorted(root.rglob("*.py"))
     versions = [f"{name} {_version(name)}" for name in _LIBRARIES]
@@ -136,10 +136,12 @@ def sources(app: str, place: Path) -> str:
     """A digest of the app's module, and of the modules that it imports from its folder.
 
     Args:
-        app: ``module:attribute``.
+        app: ``module:attribute``, or the name of an app of another framework.
         place: the folder where the app is looked for.
     """
     load_app(app, place)
+    if (other := framework_of(app)) is not None:
+        return _digest([app, other.code_hash(app, place)], [])
     where, _, attribute = app.partition(":")
     if where.endswith(".py"):
         path = (place / where).resolve()

@@ -10,7 +10,8 @@ and a line of both helps, which is the docstring below it::
         throws: Count = 100
         \"\"\"How often it is thrown.\"\"\"
 
-        def perform(self, console: Console) -> Steps["Throws"]:
+        @abstractmethod
+    def perform(self, console: Console) -> Steps["Throws"]:
             yield Phase("throws", self.throws)
             ...
 
@@ -18,6 +19,7 @@ One line in ``fedstudies/__init__.py`` registers it.
 """
 
 import types
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, fields
@@ -107,12 +109,12 @@ class Findings(NamedTuple):
     """Lines for the standard error, such as errors of single runs."""
 
 
-class Outcome:
-    """What :meth:`Study.perform` returns."""
+class Outcome(ABC):
+    """The result of :meth:`Study.perform`."""
 
+    @abstractmethod
     def findings(self) -> Findings:
         """Returns what the study says."""
-        raise NotImplementedError
 
     def as_json(self) -> JSON:
         """Returns all numbers as plain data, as ``--json`` prints them."""
@@ -337,7 +339,7 @@ def inner_kinds(annotation: Any) -> set[Any]:
 
 @dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
-class Study(Generic[Found_co]):
+class Study(ABC, Generic[Found_co]):
     """The settings of a study, checked when it is made; a subclass is a dataclass."""
 
     _: KW_ONLY
@@ -393,13 +395,13 @@ class Study(Generic[Found_co]):
         """Returns the folder that a command writes to without ``--out``; None: none."""
         return None
 
+    @abstractmethod
     def perform(self, console: Console) -> Steps[Found_co]:
         """Yields the steps, and returns what was found.
 
         Args:
             console: where a simulation may show how far it is, between phases.
         """
-        raise NotImplementedError
 
     def in_its_folder(self) -> Self:
         """Returns the study with the folder that it needs."""

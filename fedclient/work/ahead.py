@@ -20,7 +20,7 @@ class Taken(NamedTuple):
     began: Seconds
     """The time at which they began, by the monotonic clock."""
     seconds: Seconds
-    """The time that they took."""
+    """The time from the first step to the last."""
 
 
 class Ahead:

@@ -211,9 +211,14 @@ def node_items(node_config: Iterable[str]) -> list[str]:
     return [f"{key}={_spelt(value)}" for key, value in values.items()]
 
 
-def code_hash(name: str) -> str:
-    """Returns a digest of the code of the Flower app that has this name."""
-    path, _ = parse_name(name, Path.cwd())
+def code_hash(name: str, folder: Path | None = None) -> str:
+    """Returns a digest of the code of the Flower app that has this name.
+
+    Args:
+        name: ``flower:FOLDER``.
+        folder: to which a relative one belongs; the working folder by default.
+    """
+    path, _ = parse_name(name, folder or Path.cwd())
     return FlowerFolder.read(path).digest()
 
 

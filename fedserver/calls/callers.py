@@ -388,6 +388,7 @@ class Sessions:
     def forget(self, cid: str) -> None:
         """Forgets a client that left."""
         self._heard.pop(cid, None)
+        self._left.discard(cid)
         self.waiting.pop(cid, None)
 
     def missing(self) -> list[str]:

@@ -15,9 +15,16 @@ SAID = Findings(
 )
 
 
+class Sides(Outcome):
+    """What was found by the study that says so."""
+
+    def findings(self) -> Findings:
+        return SAID
+
+
 def test_a_page_and_its_numbers_are_written_into_a_new_folder(tmp_path: Path) -> None:
     out = tmp_path / "a" / "b"
-    lines = write_findings(Coding(2, out=out), Outcome(), SAID)
+    lines = write_findings(Coding(2, out=out), Sides(), SAID)
     assert lines == [f"page: {out}/coding.html", f"numbers: {out}/coding.json"]
     page = (out / "coding.html").read_text()
     assert "<h1>Dice</h1>" in page
@@ -25,13 +32,13 @@ def test_a_page_and_its_numbers_are_written_into_a_new_folder(tmp_path: Path) ->
 
 
 def test_numbers_that_are_none_become_null(tmp_path: Path) -> None:
-    write_findings(Coding(2, out=tmp_path), Outcome(), SAID)
+    write_findings(Coding(2, out=tmp_path), Sides(), SAID)
     found = json.loads((tmp_path / "coding.json").read_text())
     assert found == {"x": [None, None, 1]}
 
 
 def test_without_a_folder_nothing_is_written() -> None:
-    assert write_findings(Coding(2), Outcome(), SAID) == []
+    assert write_findings(Coding(2), Sides(), SAID) == []
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ import pytest
 from rich.console import Console
 
 import latecomer
+from fedrun.app import FRAMEWORKS
 from fedrun.config import load_config
 from fedstudies import processes, runner
-from fedstudies.cache import identity
+from fedstudies.cache import identity, sources
 from fedstudies.curves import band, curves_figure
 from fedstudies.sweep.outcome import Row, SweepOutcome
 from fedstudies.sweep.points import (
@@ -235,6 +236,31 @@ def test_a_digest_depends_on_the_code_and_the_program() -> None:
         identity(other, "a", "b"),
     }
     assert len(found) == 4
+
+
+def test_the_digest_of_an_app_of_another_framework_is_that_of_its_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[Path] = []
+
+    class Other:
+        code = "a"
+
+        def load_app(self, name: str, folder: Path, *, fresh: bool = False) -> None:
+            assert name == "other:app"
+
+        def code_hash(self, name: str, folder: Path) -> str:
+            seen.append(folder)
+            return self.code
+
+    other = Other()
+    monkeypatch.setitem(FRAMEWORKS, "other", "other_framework")
+    monkeypatch.setitem(sys.modules, "other_framework", other)
+    before = sources("other:app", tmp_path)
+    assert before == sources("other:app", tmp_path)
+    other.code = "b"
+    assert before != sources("other:app", tmp_path)
+    assert {*seen} == {tmp_path}
 
 
 def test_a_damaged_file_is_named() -> None:

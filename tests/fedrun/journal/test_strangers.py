@@ -24,12 +24,13 @@ from fedsim.traces.format import ClientTrace, Segment
 from fedsim.traces.write import write_trace
 from fedstudies.cache import Cache
 from fedstudies.coding import Coding
-from fedstudies.frame import Findings, Outcome, write_findings
+from fedstudies.frame import Findings, write_findings
 from fedstudies.trial import Trial
 from fedview.export import export_config, export_model, export_tables
 from fedview.report import write_report
 from fedview.results import Results
 from tests.fedrun.journal.runs import LARGE, change, written
+from tests.fedstudies.test_files import Sides
 from tests.strangers import ODD, a_hole, a_link, a_pipe, within
 
 SECONDS = 20.0
@@ -215,7 +216,7 @@ WRITERS: dict[str, Callable[[Path, Path], object]] = {
         to / "trace.csv", [ClientTrace("ann", [Segment(0.0, 1.0, "there")])]
     ),
     "study": lambda run, to: write_findings(
-        Coding(2, out=to), Outcome(), Findings("a", "b", "c", {"a": 1})
+        Coding(2, out=to), Sides(), Findings("a", "b", "c", {"a": 1})
     ),
     "cache": lambda run, to: Cache(to).put("abc", {}, _trial()),
     "traffic": lambda run, to: _written_traffic(to),
