@@ -42,7 +42,7 @@ test: $(VENV)/.stamp  ## the tests
 	$(PY) -m pytest -q $(PARALLEL) -m "quick or not (slow or processes)"
 
 test-slow: $(VENV)/.stamp  ## the tests of real processes, and the long ones
-	$(PY) -m pytest -q $(PARALLEL) --timeout 600 -m "(slow or processes) and not quick"
+	$(PY) -m pytest -q $(PARALLEL) -m "(slow or processes) and not quick"
 
 test-extras: $(VENV)/.stamp  ## the tests that `make test` skips: pandas, MLflow and the like
 	$(BIN)/pip install -q -c constraints.txt --group mutants --group trainers -e ".[$(EXTRAS)]"

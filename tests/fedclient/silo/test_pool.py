@@ -26,7 +26,7 @@ from fedcore.workload import Client
 from tests.fedclient.silo import apps
 from tests.served import until
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(60)]
 APPS = Path(__file__).parent / "apps.py"
 KEY = Key.root(3)
 ROWS = np.arange(0, 100, 2)

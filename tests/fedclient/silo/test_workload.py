@@ -44,7 +44,7 @@ def delta(made: Workload, start_D: Vector) -> Vector:
 
 
 @pytest.mark.processes
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(60)
 def test_a_task_with_workers_is_the_one_without() -> None:
     start_D = apps.workload.flat().initial(KEY)
     with ExitStack() as stack:
@@ -54,7 +54,7 @@ def test_a_task_with_workers_is_the_one_without() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(60)
 def test_dropout_draws_the_same_in_all_workers_that_hold_a_shard() -> None:
     workload = torch_apps.workload
     w_D, rows = workload.flat().initial(KEY), np.arange(40)
