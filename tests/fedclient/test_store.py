@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedclient.state.saved_state import TREES
 from fedclient.state.store import ClientStore
 from fedcore.errors import StateError
 from fedcore.measured import Device, Measured
@@ -176,6 +177,15 @@ def test_a_fresh_folder_holds_nothing(tmp_path: Path) -> None:
 
 def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     assert same(loaded(saved(tmp_path, FULL)), FULL)
+
+
+@pytest.mark.parametrize("changed", TREES)
+def test_what_a_method_keeps_is_written_beside_what_has_not_changed(
+    tmp_path: Path, changed: str
+) -> None:
+    before = replace(FULL, **{tree: {"a": vector(1.0)} for tree in TREES})
+    after = replace(before, **{changed: {"a": vector(2.0), "b": vector(3.0)}})
+    assert same(loaded(saved(tmp_path, before, after)), after)
 
 
 def test_a_message_in_flight_needs_neither_bytes_of_its_own_nor_extras(

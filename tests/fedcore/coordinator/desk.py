@@ -94,7 +94,11 @@ class Desk:
         )
         return self.feed(event)
 
-    def push(
+    def push(self, name: str, seq: int, *values: Any, **changes: Any) -> list[Action]:
+        push = self.pushed(name, seq, *values, **changes)
+        return self.feed(UpdatePushed(at=self.at, push=push))
+
+    def pushed(
         self,
         name: str,
         seq: int,
@@ -104,7 +108,8 @@ class Desk:
         samples: int = 1,
         counts: Counts | None = None,
         **changes: Any,
-    ) -> list[Action]:
+    ) -> Push:
+        """A push that a client has made."""
         values_D = np.array(values or [1.0] * SPEC.dim, np.float32)
         payload = pack(dense_payload(values_D))
         if not isinstance(base, ModelName):
@@ -122,8 +127,7 @@ class Desk:
             counts=counts,
             task=self.task_of(name, base.version),
         )
-        event = UpdatePushed(at=self.at, push=replace(push, **changes))
-        return self.feed(event)
+        return replace(push, **changes)
 
     def task_of(self, name: str, version: int) -> Proof:
         """The proof of a task on a version, whether or not the client was given it."""

@@ -485,6 +485,31 @@ def test_what_breaks_an_invariant_is_not_loaded(name: str, broken: Any) -> None:
         again.load({**saved, **broken})
 
 
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("invited clients are here", {"_invited": ["z"]}),
+        ("invited clients are not busy", {"_invited": ["a"]}),
+        ("ready clients are invited and wait", {"_ready": ["c"]}),
+        ("fresh clients have no other place", {"_fresh": []}),
+        ("tried clients wait for another chance", {"_tried": ["c"]}),
+        ("tried clients wait for another chance", {"_members": ["a", "b", "c"]}),
+    ],
+)
+def test_what_breaks_an_invariant_of_cohorts_is_not_loaded(
+    name: str, broken: Any
+) -> None:
+    config = FedAvg(buffer=2, selection=All())
+    real, again = leases(config), leases(config)
+    for cid in "abc":
+        real.arrive(cid)
+    real.grant(0, 0)
+    saved: Any = real.dump()
+    again.load(saved)
+    with pytest.raises(AssertionError, match=name):
+        again.load({**saved, **broken})
+
+
 def test_each_state_has_its_transitions() -> None:
     assert {state for to in TRANSITIONS.values() for state in to.values()} == {
         *ClientState

@@ -22,6 +22,7 @@ from fedcore.coordinator.events import (
     StateRolledBack,
     Stepped,
     StopRequested,
+    UpdatePushed,
 )
 from fedcore.coordinator.settings import EvaluateConfig, StopConfig, TimeoutsConfig
 from fedcore.params import content_digest
@@ -144,6 +145,24 @@ def test_time_never_goes_back() -> None:
     desk.push("a", 2)
     (record,) = desk.records(Decided)
     assert record.at == 9.0
+
+
+def test_a_push_whose_payload_is_wanted_by_now_is_sent_again() -> None:
+    """Its header was refused and its payload left unread, before a task was given."""
+    desk = desk_of("a")
+    desk.push("a", 1)
+    pushed = UpdatePushed(at=0.0, push=desk.pushed("a", 2), is_unread=True)
+    (action,) = desk.feed(pushed)
+    assert desk.ack.answer is Answer.RETRY
+    assert action.ack.seq == 2
+    assert desk.coordinator.state.count == 1
+
+
+def test_only_versions_that_there_are_can_have_been_measured() -> None:
+    desk = desk_of("a")
+    for version in (-1, 1):
+        assert desk.evaluate("a", version, accuracy=0.5) == []
+    assert desk.evaluate("a", 0, accuracy=0.5)
 
 
 # --------------------------------------------------------------------------- clients

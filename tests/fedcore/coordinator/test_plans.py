@@ -54,6 +54,14 @@ def test_a_small_task_is_refused_before_it_is_computed(desk: Desk) -> None:
     assert not desk.coordinator.rounds.leases.busy
 
 
+def test_what_was_announced_of_a_refused_task_is_forgotten(desk: Desk) -> None:
+    plans = desk.coordinator.state.learnt.plans
+    desk.pull("a", plan=Plan(12))
+    assert plans.of("a", 0) is not None
+    desk.pull("a", plan=Plan(9))  # it asks again, for less
+    assert plans.of("a", 0) is None
+
+
 def test_its_place_goes_to_another_client(desk: Desk) -> None:
     desk.pull("b", plan=Plan(10))
     assert desk.given == ["b"]

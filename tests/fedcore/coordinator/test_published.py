@@ -264,6 +264,22 @@ def test_the_ring_has_so_many_versions_at_most(
         assert story.published.patch(held).kind == "full"
 
 
+def test_a_wrong_model_is_told_by_its_name_as_long_as_the_name_is_known(
+    short: Callable[[int, int], None],
+) -> None:
+    """It knows the digests of version 0 and of the ring, and believes the others."""
+    short(2, 7)
+    story = Story(TopK(ratio=0.005))
+    story.step(19)
+    wrong = story.digests[5]
+    kinds = [
+        story.published.nothing_new(Held(EPOCH, version, wrong)).kind
+        for version in (0, 1, 12, 13, 19, 20)
+    ]
+    believed = story.published.nothing_new(story.held(19)).kind
+    assert kinds == ["full", believed, believed, "full", "full", "full"]
+
+
 def test_coordinates_have_room_for_a_model_but_some_versions_are_kept_anyway(
     short: Callable[[int, int], None],
 ) -> None:
