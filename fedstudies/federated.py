@@ -72,6 +72,7 @@ class Federated(Study[Found]):
         Mapping[str, Any] | None,
         Option(
             is_own=False,
+            also="--set",
             read_all=_changes,
             wanted="values by field, such as {'algorithm.buffer': 8}",
         ),
