@@ -22,7 +22,7 @@ CONFIG = Option(is_argument=True, wanted="the path of a YAML file, which names t
 
 
 class Federation(NamedTuple):
-    """What is studied."""
+    """The federation that is studied."""
 
     config: FederationConfig
     app: str

@@ -53,7 +53,7 @@ _LIMIT = (
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleReport(Outcome):
-    """All that a report says; what cannot be known is None, with a doubt in words."""
+    """The numbers of a report; an unknown one is None, with a doubt in words."""
 
     app: str
     workers: Sequence[int]
@@ -75,18 +75,18 @@ class ScaleReport(Outcome):
 
     @property
     def layer_times(self) -> list[LayerTime]:
-        """What each layer takes in a step; empty where the layers are unknown."""
+        """The times of each layer in a step; empty where the layers are unknown."""
         if self.step is None or self.device is None:
             return []
         return [layer_time(layer, self.device) for layer in self.step.layers]
 
     @property
     def step_seconds(self) -> Seconds:
-        """What a step takes; 0 where the layers are unknown."""
+        """The seconds of a step; 0 where the layers are unknown."""
         return sum(row.total for row in self.layer_times)
 
     def communication(self, scheme: str) -> list[Seconds]:
-        """What one exchange takes, by number of workers."""
+        """Returns the seconds of one exchange, by number of workers."""
         find = SCHEMES[scheme]
         return [find(n, self.exchange, self.link) for n in self.workers]
 
@@ -143,7 +143,7 @@ class ScaleReport(Outcome):
 
     @property
     def sentences(self) -> list[str]:
-        """What else is to be known, in words."""
+        """The doubts, and the fastest number of workers, in words."""
         found = [*self.doubts]
         if (ours := self.scaling()) is not None and len(self.workers) > 1:
             times = dict(zip(ours.workers, ours.strong, strict=True))

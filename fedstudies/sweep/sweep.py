@@ -36,7 +36,7 @@ class Sweep(Runs):
 
     @property
     def size(self) -> int:
-        """How many runs the sweep has."""
+        """The number of runs of the sweep."""
         return (len(self.points) - len(self.refused)) * len(self.seeds)
 
     @property
