@@ -319,32 +319,32 @@ def _limit_json(found: BatchLimit | None) -> dict[str, Any] | None:
 def layer_cells(report: ScaleReport) -> Cells:
     """A row for each layer of a step, and their sum."""
     head = ("layer", "kind", "values", "MFLOP", "bytes", "ms", "share")
-    rows, whole = [], report.step_seconds
-    for layer, compute, memory, start in report.layer_times:
-        total = compute + memory + start
-        rows.append(
-            (
-                layer.name,
-                layer.kind,
-                f"{layer.parameters:,}",
-                units.digits(1e-6 * layer.flops),
-                units.in_bytes(layer.nbytes),
-                units.digits(1e3 * total),
-                _percent(total / whole),
-            )
+    times, whole = report.layer_times, report.step_seconds
+    layers = [each.layer for each in times]
+
+    def row(
+        name: str, kind: str, values: int, flops: float, nbytes: float, seconds: Seconds
+    ) -> tuple[str, ...]:
+        return (
+            name,
+            kind,
+            f"{values:,}",
+            units.digits(1e-6 * flops),
+            units.in_bytes(nbytes),
+            units.digits(1e3 * seconds),
+            _percent(seconds / whole),
         )
-    times = report.layer_times
-    rows.append(
-        (
-            "a step",
-            "",
-            f"{sum(row.layer.parameters for row in times):,}",
-            units.digits(1e-6 * sum(row.layer.flops for row in times)),
-            units.in_bytes(sum(row.layer.nbytes for row in times)),
-            units.digits(1e3 * whole),
-            _percent(1.0),
-        )
+
+    rows = [
+        row(of.name, of.kind, of.parameters, of.flops, of.nbytes, each.total)
+        for of, each in zip(layers, times, strict=True)
+    ]
+    sums = (
+        sum(of.parameters for of in layers),
+        sum(of.flops for of in layers),
+        sum(of.nbytes for of in layers),
     )
+    rows.append(row("a step", "", *sums, whole))
     return Cells(head, rows, "  nnnnn")
 
 
@@ -454,11 +454,7 @@ def layer_figure(report: ScaleReport) -> "Figure":
 def speedup_figure(report: ScaleReport) -> "Figure":
     """Draws strong scaling: each scheme, the ideal, and Amdahl's fit to the star."""
     workers = list(report.workers)
-    lines = {}
-    for scheme in SCHEMES:
-        found = report.scaling(scheme)
-        assert found is not None
-        lines[scheme.replace("_", " ")] = found.speedups
+    lines = _by_scheme(report, "speedups")
     ours = report.scaling(OURS)
     assert ours is not None
     lines["Amdahl's fit to the star"] = [amdahl(ours.serial_share, n) for n in workers]
@@ -472,14 +468,18 @@ def speedup_figure(report: ScaleReport) -> "Figure":
 
 def efficiency_figure(report: ScaleReport) -> "Figure":
     """Draws weak scaling of each scheme."""
-    lines = {}
-    for scheme in SCHEMES:
-        found = report.scaling(scheme)
-        assert found is not None
-        lines[scheme.replace("_", " ")] = found.efficiencies
+    lines = _by_scheme(report, "efficiencies")
     if report.measured is not None:
         lines["measured"] = report.measured.efficiencies
     return _lines(report, lines, "efficiency at fixed work each")
+
+
+def _by_scheme(report: ScaleReport, name: str) -> dict[str, list[float]]:
+    """Returns a field of the predicted scaling of each scheme."""
+    found = {scheme: report.scaling(scheme) for scheme in SCHEMES}
+    return {
+        scheme.replace("_", " "): getattr(each, name) for scheme, each in found.items()
+    }
 
 
 def _lines(report: ScaleReport, lines: dict[str, list[float]], title: str) -> "Figure":
