@@ -22,7 +22,7 @@ CONFIG = Option(is_argument=True, wanted="the path of a YAML file, which names t
 
 
 class Federation(NamedTuple):
-    """What is studied."""
+    """The federation that is studied."""
 
     config: FederationConfig
     app: str
@@ -72,6 +72,7 @@ class Federated(Study[Found]):
         Mapping[str, Any] | None,
         Option(
             is_own=False,
+            also="--set",
             read_all=_changes,
             wanted="values by field, such as {'algorithm.buffer': 8}",
         ),

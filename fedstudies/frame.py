@@ -1,4 +1,4 @@
-"""What a study is, and what is made of it: a command, a function, a page and files.
+"""The frame of studies: it makes a command, a function, a page and files of each.
 
 A study is a class of settings with a method ``perform``; what that returns has a method
 ``findings``. A field is an option of the command, an argument of the Python function
@@ -85,7 +85,7 @@ class Part(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What a study says, for a terminal, a page and programs."""
+    """The words and numbers of a study, for a terminal, a page and programs."""
 
     title: str
     """Of the page."""
@@ -229,7 +229,7 @@ def follow(steps: Steps[Found], console: Console = QUIET) -> Found:
 
 @dataclass(frozen=True)
 class Option:
-    """How a field is given on a command line, where its type does not tell.
+    """The form of a field on a command line, where its type does not tell.
 
     It stands in the field's annotation: ``Annotated[str, Option("CODEC")]``.
     """
@@ -286,7 +286,7 @@ class Setting(NamedTuple):
 
     @property
     def wanted(self) -> str:
-        """What should be given, in words."""
+        """The values that are allowed, in words."""
         if self.option.wanted:
             return self.option.wanted
         choices = [each for each in self.kinds if isinstance(each, str)]

@@ -2,11 +2,13 @@
 
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING
 from inspect import Parameter, Signature, cleandoc
 from typing import Any, NamedTuple, ParamSpec, cast
 
+from fedcore.errors import LatecomerError, UserCodeError
 from fedstudies.frame import (
     QUIET,
     Found,
@@ -21,6 +23,7 @@ from fedstudies.frame import (
 
 Given = ParamSpec("Given")
 _WIDTH = 80  # of a docstring
+_OPTION = re.compile(r"(?<![\w-])(?:--[a-z][a-z-]*\w|[A-Z]{4,})(?![\w-])")
 _GUARD = """A script that uses several ``jobs`` must guard its own start with
 ``if __name__ == "__main__"``, since they import it."""
 
@@ -58,7 +61,8 @@ def function_of(study: Callable[Given, Study[Found]]) -> Callable[Given, Found]:
             known = ", ".join(signature.parameters)
             text = f"{function.__name__}(): {error}; its arguments: {known}"
             raise TypeError(text) from None
-        return carry_out(study(*args, **given))
+        with naming_arguments(kind):
+            return carry_out(study(*args, **given))
 
     function.__name__ = function.__qualname__ = kind.function or kind.name
     function.__module__ = kind.__module__
@@ -82,6 +86,32 @@ def give_doc_of(
         return function
 
     return give
+
+
+@contextmanager
+def naming_arguments(study: type[Study[Any]]) -> Iterator[None]:
+    """Makes errors of the block name the arguments of a study, and not its options.
+
+    Args:
+        study: its class.
+    """
+    names = {
+        option: each.name
+        for each in settings_of(study)
+        if not each.option.is_argument
+        for option in (each.typed, each.option.also)
+    }
+    try:
+        yield
+    except UserCodeError:
+        raise  # the words are the user's
+    except LatecomerError as error:
+        error.args = (_replace_options(str(error), names),)
+        raise
+
+
+def _replace_options(text: str, names: Mapping[str, str]) -> str:
+    return _OPTION.sub(lambda word: names.get(word[0], word[0]), text)
 
 
 def carry_out(study: Study[Found]) -> Found:
@@ -115,10 +145,9 @@ def _parameter(setting: Setting) -> Parameter:
 def _doc(study: type[Study[Any]], settings: Any) -> str:
     """A docstring in Google's form, in which options are called as arguments are."""
     names = {each.typed: f"``{each.name}``" for each in settings}
-    words = re.compile(r"(?<![\w-])(?:--[a-z][a-z-]*\w|[A-Z]{4,})(?![\w-])")
 
     def name_arguments(text: str) -> str:
-        return words.sub(lambda word: names.get(word[0], word[0]), text)
+        return _replace_options(text, names)
 
     def item(setting: Setting) -> str:
         line = f"{setting.name}: {name_arguments(' '.join(setting.doc.split()))}"

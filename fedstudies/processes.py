@@ -22,7 +22,7 @@ MOST_BY_DEFAULT = 4  # each process holds the model and the data
 
 
 def usual_jobs() -> int:
-    """How many processes to use: the cores of this process, at most four."""
+    """Returns the number of cores of this process, at most four."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     return min(cores or os.cpu_count() or 1, MOST_BY_DEFAULT)
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from fedcore.coordinator.events import Failed
 from fedcore.errors import DivergedError, LatecomerError, UserCodeError, WorkloadError
+from fedcore.training import evaluate_central, initial_model
 from fedcore.user_code import last_words, user_code
 from fedcore.workload import Workload
 from fedrun.app import load_app
@@ -18,7 +19,7 @@ from fedrun.plain_files import make_own, remove_tree
 from fedrun.run import Run
 from fedsim.api import run
 from fedstudies.processes import run_all
-from fedstudies.trial import Trial, read_trial
+from fedstudies.trial import Trial, choose_metric, read_trial
 from fedview.callbacks import Notice
 from fedview.results import Results
 from fedview.results.failures import last_line
@@ -79,6 +80,31 @@ def require_measured(
         config.evaluate.clients and workload.valid_data
     ):
         raise WorkloadError(f"app {app!r}: has no test_data to compare the {what} with")
+
+
+def require_metric(
+    workload: Workload, config: FederationConfig, metric: str | None
+) -> None:
+    """Checks that a metric is measured, by an evaluation of the initial model.
+
+    Without ``test_data``, only the clients of a run can tell, and nothing is checked.
+
+    Args:
+        workload: the workload of the federation.
+        config: its config.
+        metric: the name; None: any metric will do.
+
+    Raises:
+        UserCodeError: the user's code raised.
+        WorkloadError: it is not measured.
+    """
+    if metric is None or workload.test_data is None:
+        return
+    with user_code("the evaluation of the initial model"):
+        model = workload.flat()
+        initial_D, data = initial_model(model, config.seed), workload.test_data()
+        values, _ = evaluate_central(model, initial_D, 0, data)
+    choose_metric([*values], metric)
 
 
 def simulate_all(

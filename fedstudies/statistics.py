@@ -134,7 +134,7 @@ def least_share(count: int, of: int, level: float = LEVEL) -> float:
     return low
 
 
-def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paired:
+def compare_seeds(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paired:
     """Compares two sides seed by seed.
 
     Args:

@@ -1,4 +1,4 @@
-"""What studies print: numbers with intervals, bars and tables."""
+"""Numbers with intervals, bars and tables, as studies print them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -219,6 +219,19 @@ def metric_of(trials: Sequence[Trial], wanted: str | None = None) -> str:
         WorkloadError: the metric was not measured, or nothing was.
     """
     measured = list(dict.fromkeys(name for t in trials for name in t.metrics))
+    return choose_metric(measured, wanted)
+
+
+def choose_metric(measured: Sequence[str], wanted: str | None) -> str:
+    """Chooses the metric to compare by among those that are measured.
+
+    Args:
+        measured: their names.
+        wanted: one of them; None: accuracy, or the first one.
+
+    Raises:
+        WorkloadError: it is not measured, or nothing is.
+    """
     if wanted is not None and wanted not in measured:
         have = f"measured: {', '.join(measured)}" if measured else "nothing was"
         raise WorkloadError(f"--metric {wanted}: was not measured; {have}")

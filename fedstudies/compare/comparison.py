@@ -15,10 +15,10 @@ from fedstudies.statistics import (
     ALPHA,
     Estimate,
     Paired,
+    compare_seeds,
     estimate,
     holm,
     least_p,
-    paired,
 )
 from fedstudies.tables import Cells, cost_columns, with_interval
 from fedstudies.trial import Place, metric_of
@@ -41,13 +41,11 @@ class Comparison(Outcome):
 
     def cost(self, side: Side, name: str) -> Estimate:
         """The cost of reaching the target, over the seeds that reached it."""
-        return estimate(
-            [getattr(place, name) for place in self._reached(side).values()]
-        )
+        return estimate([getattr(place, name) for place in self._reach(side).values()])
 
-    def missed(self, side: Side) -> int:
+    def count_missed(self, side: Side) -> int:
         """The number of seeds that never reached the target."""
-        return len(side.trials) - len(self._reached(side))
+        return len(side.trials) - len(self._reach(side))
 
     @cached_property
     def differences(self) -> list[Paired]:
@@ -58,7 +56,7 @@ class Comparison(Outcome):
         """The logarithms of each other side's costs over those of the first."""
 
         def logs(side: Side) -> dict[int, float]:
-            values = {s: getattr(p, name) for s, p in self._reached(side).items()}
+            values = {s: getattr(p, name) for s, p in self._reach(side).items()}
             return {s: math.log(v) for s, v in values.items() if v > 0}
 
         return self._against_first(logs)
@@ -66,11 +64,11 @@ class Comparison(Outcome):
     def _against_first(self, of: Callable[[Side], dict[int, float]]) -> list[Paired]:
         """Compares each other side with the first, with adjusted p-values."""
         first, *others = self.sides
-        found = [paired(of(side), of(first)) for side in others]
+        found = [compare_seeds(of(side), of(first)) for side in others]
         adjusted = holm([each.p for each in found])
         return [each._replace(p=p) for each, p in zip(found, adjusted, strict=True)]
 
-    def _reached(self, side: Side) -> dict[int, Place]:
+    def _reach(self, side: Side) -> dict[int, Place]:
         places = {s: t.reach(self.metric, self.target) for s, t in side.trials.items()}
         return {seed: place for seed, place in places.items() if place is not None}
 
@@ -117,7 +115,7 @@ class Comparison(Outcome):
                     "final": side.final(self.metric).as_json(),
                     "best": side.best(self.metric).as_json(),
                     "to_target": {n: self.cost(side, n).as_json() for n in COSTS},
-                    "missed": self.missed(side),
+                    "missed": self.count_missed(side),
                 }
                 for side in self.sides
             ],
@@ -151,7 +149,7 @@ class Comparison(Outcome):
             found.append(
                 f"P-values are adjusted for {len(self.sides) - 1} comparisons (Holm)."
             )
-        missed = sum(self.missed(side) for side in self.sides)
+        missed = sum(self.count_missed(side) for side in self.sides)
         if missed:
             total = sum(len(side.trials) for side in self.sides)
             easier = "higher" if lower_is_better(self.metric) else "lower"
@@ -246,7 +244,7 @@ def _common(sides: Sequence[Side], metric: str) -> float:
 def cells_of(comparison: Comparison) -> Cells:
     """Returns a row for each side: its metric, and its costs up to the target."""
     sides, metric = comparison.sides, comparison.metric
-    missed = [comparison.missed(side) for side in sides]
+    missed = [comparison.count_missed(side) for side in sides]
     heads, costs = cost_columns(
         {name: [comparison.cost(side, name) for side in sides] for name in COSTS}
     )

@@ -21,7 +21,7 @@ class Side(Group):
     config: dict[str, Any]
 
     def differences(self, other: "Side") -> list[str]:
-        """How another side's config differs, as ``field: ours -> theirs``."""
+        """Returns the fields that differ, as ``field: ours -> theirs``."""
         return differences(_federation(self.config), _federation(other.config))
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from fedstudies.compare.comparison import Comparison, compare
 from fedstudies.compare.sides import read_sides
 from fedstudies.frame import Option, Steps, Study
-from fedstudies.functions import carry_out, give_doc_of
+from fedstudies.functions import carry_out, give_doc_of, naming_arguments
 from fedview.results import Results
 
 
@@ -64,4 +64,5 @@ def compare_runs(
     out: str | Path | None = None,
 ) -> Comparison:
     """Compares runs, which come one after the other and not as a list."""
-    return carry_out(Compare(runs, metric=metric, target=target, out=out))
+    with naming_arguments(Compare):
+        return carry_out(Compare(runs, metric=metric, target=target, out=out))

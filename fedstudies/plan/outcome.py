@@ -13,7 +13,7 @@ from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.plan.check import Check
 from fedstudies.plan.goal import Target
 from fedstudies.plan.price_file import PricesConfig
-from fedstudies.statistics import ALPHA, paired
+from fedstudies.statistics import ALPHA, compare_seeds
 from fedstudies.tables import Cells
 from fedview.report import theme
 from fedview.results import Table
@@ -140,7 +140,7 @@ class PlanOutcome(Outcome):
         if other.plan == found.plan:
             return f"{words}, and is the recommended plan"
         saved = 1 - found.cost / other.cost if other.cost else 0.0
-        beside = paired(found.costs, other.costs)
+        beside = compare_seeds(found.costs, other.costs)
         half = beside.difference.half
         around = f" ± {half / other.cost:.0%}" if half and other.cost else ""
         more_or_less = "less" if saved >= 0 else "more"

@@ -30,7 +30,7 @@ from fedstudies.plan.outcome import (
 )
 from fedstudies.plan.pilots import Measured, read_pilot
 from fedstudies.plan.price_file import PricesConfig
-from fedstudies.statistics import paired
+from fedstudies.statistics import compare_seeds
 
 ATTEMPTS = 6  # plans that are checked beside the baselines
 CHECKED = 3  # plans, if the first one holds: it and the two baselines
@@ -150,9 +150,9 @@ class Planner:
     def _is_clearly_better(self, one: Check, other: Check) -> bool:
         """Whether the seeds show that a plan is cheaper, or sooner if that counts."""
         if self.question.seeks_soonest:
-            found = paired(one.seconds, other.seconds).difference
+            found = compare_seeds(one.seconds, other.seconds).difference
         else:
-            found = paired(one.costs, other.costs).difference
+            found = compare_seeds(one.costs, other.costs).difference
         return found.half is not None and found.mean + found.half < 0
 
     def _simulate(

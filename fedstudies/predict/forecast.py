@@ -1,4 +1,4 @@
-"""What ``fedsim predict`` finds: a prediction for each number of clients."""
+"""The result of ``fedsim predict``: a prediction for each number of clients."""
 
 import math
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class Forecast(Outcome):
 
     @property
     def heading(self) -> str:
-        """What was predicted, in a line."""
+        """The trace and the rule of the predictions, in a line."""
         return (
             f"{self.source}: {len(self.trace.tasks)} tasks of {self.trace.client!r}, "
             f"{units.in_seconds(self.trace.cycle)} each; {self.rule}"

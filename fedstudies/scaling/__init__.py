@@ -1,1 +1,1 @@
-"""What more workers bring: predicted times, and the limit of averaging."""
+"""The gain of more workers: predicted times, and the limit of averaging."""

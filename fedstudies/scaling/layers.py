@@ -1,4 +1,4 @@
-"""What a step of the app computes, layer by layer, if the app is a torch module."""
+"""The work of a training step by layer, where the app is a torch module."""
 
 from typing import NamedTuple
 

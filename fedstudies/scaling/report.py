@@ -53,7 +53,7 @@ _LIMIT = (
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleReport(Outcome):
-    """All that a report says; what cannot be known is None, with a doubt in words."""
+    """The numbers of a report; an unknown one is None, with a doubt in words."""
 
     app: str
     workers: Sequence[int]
@@ -75,18 +75,18 @@ class ScaleReport(Outcome):
 
     @property
     def layer_times(self) -> list[LayerTime]:
-        """What each layer takes in a step; empty where the layers are unknown."""
+        """The times of each layer in a step; empty where the layers are unknown."""
         if self.step is None or self.device is None:
             return []
         return [layer_time(layer, self.device) for layer in self.step.layers]
 
     @property
     def step_seconds(self) -> Seconds:
-        """What a step takes; 0 where the layers are unknown."""
+        """The seconds of a step; 0 where the layers are unknown."""
         return sum(row.total for row in self.layer_times)
 
     def communication(self, scheme: str) -> list[Seconds]:
-        """What one exchange takes, by number of workers."""
+        """Returns the seconds of one exchange, by number of workers."""
         find = SCHEMES[scheme]
         return [find(n, self.exchange, self.link) for n in self.workers]
 
@@ -143,7 +143,7 @@ class ScaleReport(Outcome):
 
     @property
     def sentences(self) -> list[str]:
-        """What else is to be known, in words."""
+        """The doubts, and the fastest number of workers, in words."""
         found = [*self.doubts]
         if (ours := self.scaling()) is not None and len(self.workers) > 1:
             times = dict(zip(ours.workers, ours.strong, strict=True))
@@ -319,32 +319,32 @@ def _limit_json(found: BatchLimit | None) -> dict[str, Any] | None:
 def layer_cells(report: ScaleReport) -> Cells:
     """A row for each layer of a step, and their sum."""
     head = ("layer", "kind", "values", "MFLOP", "bytes", "ms", "share")
-    rows, whole = [], report.step_seconds
-    for layer, compute, memory, start in report.layer_times:
-        total = compute + memory + start
-        rows.append(
-            (
-                layer.name,
-                layer.kind,
-                f"{layer.parameters:,}",
-                units.digits(1e-6 * layer.flops),
-                units.in_bytes(layer.nbytes),
-                units.digits(1e3 * total),
-                _percent(total / whole),
-            )
+    times, whole = report.layer_times, report.step_seconds
+    layers = [each.layer for each in times]
+
+    def row(
+        name: str, kind: str, values: int, flops: float, nbytes: float, seconds: Seconds
+    ) -> tuple[str, ...]:
+        return (
+            name,
+            kind,
+            f"{values:,}",
+            units.digits(1e-6 * flops),
+            units.in_bytes(nbytes),
+            units.digits(1e3 * seconds),
+            _percent(seconds / whole),
         )
-    times = report.layer_times
-    rows.append(
-        (
-            "a step",
-            "",
-            f"{sum(row.layer.parameters for row in times):,}",
-            units.digits(1e-6 * sum(row.layer.flops for row in times)),
-            units.in_bytes(sum(row.layer.nbytes for row in times)),
-            units.digits(1e3 * whole),
-            _percent(1.0),
-        )
+
+    rows = [
+        row(of.name, of.kind, of.parameters, of.flops, of.nbytes, each.total)
+        for of, each in zip(layers, times, strict=True)
+    ]
+    sums = (
+        sum(of.parameters for of in layers),
+        sum(of.flops for of in layers),
+        sum(of.nbytes for of in layers),
     )
+    rows.append(row("a step", "", *sums, whole))
     return Cells(head, rows, "  nnnnn")
 
 
@@ -454,11 +454,7 @@ def layer_figure(report: ScaleReport) -> "Figure":
 def speedup_figure(report: ScaleReport) -> "Figure":
     """Draws strong scaling: each scheme, the ideal, and Amdahl's fit to the star."""
     workers = list(report.workers)
-    lines = {}
-    for scheme in SCHEMES:
-        found = report.scaling(scheme)
-        assert found is not None
-        lines[scheme.replace("_", " ")] = found.speedups
+    lines = _by_scheme(report, "speedups")
     ours = report.scaling(OURS)
     assert ours is not None
     lines["Amdahl's fit to the star"] = [amdahl(ours.serial_share, n) for n in workers]
@@ -472,14 +468,18 @@ def speedup_figure(report: ScaleReport) -> "Figure":
 
 def efficiency_figure(report: ScaleReport) -> "Figure":
     """Draws weak scaling of each scheme."""
-    lines = {}
-    for scheme in SCHEMES:
-        found = report.scaling(scheme)
-        assert found is not None
-        lines[scheme.replace("_", " ")] = found.efficiencies
+    lines = _by_scheme(report, "efficiencies")
     if report.measured is not None:
         lines["measured"] = report.measured.efficiencies
     return _lines(report, lines, "efficiency at fixed work each")
+
+
+def _by_scheme(report: ScaleReport, name: str) -> dict[str, list[float]]:
+    """Returns a field of the predicted scaling of each scheme."""
+    found = {scheme: report.scaling(scheme) for scheme in SCHEMES}
+    return {
+        scheme.replace("_", " "): getattr(each, name) for scheme, each in found.items()
+    }
 
 
 def _lines(report: ScaleReport, lines: dict[str, list[float]], title: str) -> "Figure":

@@ -9,7 +9,7 @@ from fedcore.typing import Seconds
 from fedview.results import Results
 
 
-def measured_scaling(folders: Sequence[Path]) -> Scaling | None:
+def measure_scaling(folders: Sequence[Path]) -> Scaling | None:
     """The scaling of runs that differ in their number of clients.
 
     Strong scaling is the time for the same number of updates, weak scaling that for one
@@ -36,7 +36,7 @@ def measured_scaling(folders: Sequence[Path]) -> Scaling | None:
 
 
 def seconds_an_update(folder: Path) -> tuple[int, Seconds]:
-    """How many clients a run has, and its seconds for each accepted update.
+    """Returns the clients of a run, and its seconds for each accepted update.
 
     Raises:
         ConfigError: it accepted no update, or took no time.

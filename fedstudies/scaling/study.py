@@ -29,7 +29,7 @@ from fedstudies.scaling.gradients import limits_at
 from fedstudies.scaling.layers import Step, first_samples, is_module, step_of
 from fedstudies.scaling.measure import measure_device
 from fedstudies.scaling.report import ScaleReport
-from fedstudies.scaling.runs import measured_scaling
+from fedstudies.scaling.runs import measure_scaling
 from fedstudies.typed import numbers
 from fedview.results import Results
 
@@ -101,7 +101,7 @@ class Scale(Federated[ScaleReport]):
         device = None if self.device is None else read_device(Path(self.device))
         workload, doubts = federation.load(), list[str]()
         runs = [Path(run) for run in self.runs]
-        measured = measured_scaling(runs) if runs else None
+        measured = measure_scaling(runs) if runs else None
         if len(runs) > 1 and measured is None:
             doubts.append(SAME_CLIENTS)
         with user_code("the model"):

@@ -12,7 +12,7 @@ from fedcore.typing import JSON
 from fedstudies.curves import COLOURS, MOST_POINTS, draw_line, figure_of
 from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.staleness.slowdown import Row
-from fedstudies.statistics import ALPHA, ONE_SEED, estimate, paired
+from fedstudies.statistics import ALPHA, ONE_SEED, compare_seeds, estimate
 from fedstudies.tables import Cells
 from fedview.report import theme
 from fedview.report.downsample import downsample
@@ -73,7 +73,7 @@ class Matrix(Outcome):
             f"({self.cell(most, last)} times as long), {least.name} least "
             f"({self.cell(least, last)} times)"
         )
-        p = paired(most.by_seed(last), least.by_seed(last)).p
+        p = compare_seeds(most.by_seed(last), least.by_seed(last)).p
         if p is not None:
             p = min(1.0, p * math.comb(len(known), 2))  # any two might have been these
         shown, who = (

@@ -19,9 +19,9 @@ from fedstudies.statistics import (
     ONE_SEED,
     Estimate,
     Paired,
+    compare_seeds,
     estimate,
     holm,
-    paired,
 )
 from fedstudies.sweep.points import Point, numbers
 from fedstudies.sweep.sweep import Sweep
@@ -51,13 +51,13 @@ class Row(Group):
         """The cost of a run, one of ``COSTS``."""
         return estimate([getattr(t, name) for t in self.trials.values()])
 
-    def diverged(self, metric: str) -> int:
+    def count_diverged(self, metric: str) -> int:
         """The number of runs that diverged."""
         return len(self.trials) - self.final(metric).size
 
     def remark(self, metric: str) -> str:
         """A remark on runs that failed or diverged."""
-        diverged = self.diverged(metric)
+        diverged = self.count_diverged(metric)
         found = [f"{self.errors} failed"] if self.errors else []
         return ", ".join([*found, f"{diverged} diverged"] if diverged else found)
 
@@ -141,11 +141,11 @@ class SweepOutcome(Outcome):
         ]
 
     def _against(self, first: Row, other: Row) -> Paired:
-        return paired(first.finals(self.metric), other.finals(self.metric))
+        return compare_seeds(first.finals(self.metric), other.finals(self.metric))
 
     @property
     def heading(self) -> str:
-        """How many points, seeds and runs there are."""
+        """The numbers of points, seeds and runs, in a line."""
         points = units.amount(len(self.rows), "point")
         seeds = units.amount(self.seeds, "seed")
         runs = units.amount(self.asked, "run")
@@ -199,7 +199,7 @@ class SweepOutcome(Outcome):
                     "final": row.final(self.metric).as_json(),
                     "best": row.best(self.metric).as_json(),
                     "costs": {name: row.cost(name).as_json() for name in COSTS},
-                    "diverged": row.diverged(self.metric),
+                    "diverged": row.count_diverged(self.metric),
                     "failed": row.errors,
                 }
                 for row in self.rows
@@ -218,7 +218,7 @@ class SweepOutcome(Outcome):
         columns: dict[str, list[Any]] = {"rank": list(range(1, len(self.rows) + 1))}
         columns |= self._settings(self.rows)
         columns["runs"] = [len(row.trials) for row in self.rows]
-        columns["diverged"] = [row.diverged(self.metric) for row in self.rows]
+        columns["diverged"] = [row.count_diverged(self.metric) for row in self.rows]
         columns["failed"] = [row.errors for row in self.rows]
         estimates = {
             f"final_{self.metric}": [row.final(self.metric) for row in self.rows],
@@ -229,7 +229,7 @@ class SweepOutcome(Outcome):
             },
         }
         for name, found in estimates.items():
-            columns[f"{name}_mean"] = _known([each.mean for each in found])
+            columns[f"{name}_mean"] = _null_infinite([each.mean for each in found])
             columns[f"{name}_half_width_95"] = [each.half for each in found]
         return columns
 
@@ -240,8 +240,8 @@ class SweepOutcome(Outcome):
         columns["seed"] = [seed for _, seed, _ in each]
         finals = [trial.final(self.metric) for _, _, trial in each]
         bests = [trial.best(self.metric) for _, _, trial in each]
-        columns[f"final_{self.metric}"] = _known(finals)
-        columns[f"best_{self.metric}"] = _known(bests)
+        columns[f"final_{self.metric}"] = _null_infinite(finals)
+        columns[f"best_{self.metric}"] = _null_infinite(bests)
         for name in ("versions", "updates", "bytes_up", "bytes_down", "seconds"):
             columns[name] = [getattr(trial, name) for _, _, trial in each]
         return columns
@@ -269,8 +269,8 @@ class SweepOutcome(Outcome):
         }
 
 
-def _known(values: Sequence[float]) -> list[float | None]:
-    """The values with None in place of NaN and infinity."""
+def _null_infinite(values: Sequence[float]) -> list[float | None]:
+    """Returns the values with None in place of NaN and infinity."""
     return [value if math.isfinite(value) else None for value in values]
 
 

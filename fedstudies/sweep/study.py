@@ -25,7 +25,7 @@ from fedstudies.frame import (
     stopping,
 )
 from fedstudies.functions import function_of
-from fedstudies.runner import Failure, require_measured
+from fedstudies.runner import Failure, require_measured, require_metric
 from fedstudies.runs import Cell
 from fedstudies.sweep.outcome import SweepOutcome, list_failures, outcome_of
 from fedstudies.sweep.points import (
@@ -36,7 +36,7 @@ from fedstudies.sweep.points import (
     spans_of,
 )
 from fedstudies.sweep.sweep import Sweep as Runs
-from fedstudies.trial import Trial
+from fedstudies.trial import Trial, metric_of
 
 _GRID = "a mapping by field, such as {'algorithm.buffer': [4, 8]}"
 _RANGES = "a mapping by field, such as {'algorithm.client.lr': ('log', 0.01, 1)}"
@@ -109,13 +109,16 @@ class Sweep(Simulating[SweepOutcome]):
         """Simulates what is new; after Ctrl-C, the finished runs are kept."""
         found = self.federation()
         config, app, place = found
-        require_measured(found.load(), config, app, "points")
+        workload = found.load()
+        require_measured(workload, config, app, "points")
+        require_metric(workload, config, self.metric)
         axes, spans = axes_of(self.grid or {}), spans_of(self.ranges or {})
         sweep = Runs(
             load=lambda point: self.federation(point).config,
             app=app,
             place=place,
             points=points_of(axes, spans, self.random, config.seed),
+            ranges=[span.field for span in spans],
             seeds=range(config.seed, config.seed + self.seeds),
             folder=self.folder,
             keep=self.keep,
@@ -147,6 +150,8 @@ class Sweep(Simulating[SweepOutcome]):
         with closing(sweep.attempt(left, self.jobs)) as results:
             for cells, found in results:
                 done += len(cells)
+                if isinstance(found, Trial) and found.metrics:
+                    metric_of([found], self.metric)
                 line = _line(sweep, cells[0], found)
                 yield Progress(len(cells), line, f"{done}/{len(left)} {line}")
 

@@ -1,6 +1,6 @@
 """All runs of a sweep, which may be stopped at any point and continued later."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +21,8 @@ class Sweep(Runs):
     load: Callable[[Mapping[str, Any]], FederationConfig]
     """Makes the config of a point from its values by field."""
     points: list[Point]
+    ranges: Collection[str]
+    """The fields whose values are drawn from a range."""
     seeds: range
     failures: dict[tuple[int, int], Failure] = field(default_factory=dict)
     """The errors by point and seed."""
@@ -34,7 +36,7 @@ class Sweep(Runs):
 
     @property
     def size(self) -> int:
-        """How many runs the sweep has."""
+        """The number of runs of the sweep."""
         return (len(self.points) - len(self.refused)) * len(self.seeds)
 
     @property
@@ -50,10 +52,10 @@ class Sweep(Runs):
         return self.points[number].name(self.fields) or "as configured"
 
     def cells(self) -> list[Cell]:
-        """All runs of the sweep; a point whose config is wrong is refused.
+        """Returns all runs; a point whose values do not fit together is left out.
 
         Raises:
-            ConfigError: all points are refused.
+            ConfigError: a value is wrong with each of the others, or all points are.
         """
         found, first = [], None
         for number, point in enumerate(self.points):
@@ -66,9 +68,33 @@ class Sweep(Runs):
             for seed in self.seeds:
                 seeded = config.model_copy(update={"seed": seed})
                 found.append(self.cell(number, seeded))
+        self._require_values()
         if first is not None and not found:
             raise first
         return found
+
+    def _require_values(self) -> None:
+        """Checks that each value is accepted in a point, or by the config without it.
+
+        Raises:
+            ConfigError: a value is not.
+        """
+        usable = {
+            setting
+            for number, point in enumerate(self.points)
+            if number not in self.refused
+            for setting in point.texts.items()
+        }
+        for number in self.refused:
+            point = self.points[number]
+            for name, text in point.texts.items():
+                if (name, text) in usable:
+                    continue
+                try:
+                    self.load({name: point.changes[name]})
+                except ConfigError as error:
+                    option = "--range" if name in self.ranges else "--grid"
+                    raise ConfigError(f"{option} {name}: {error}") from error
 
     def attempt(
         self, cells: list[Cell], jobs: int

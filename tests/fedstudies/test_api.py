@@ -14,6 +14,9 @@ from fedview.results import Results
 from tests.fedsim.toys import write
 from tests.integration.typed import desk, typed
 
+SWEEP: Any = latecomer.run_sweep
+COMPARE: Any = latecomer.compare_runs
+
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
@@ -67,6 +70,36 @@ def test_runs_and_sweeps_are_compared_in_python() -> None:
         latecomer.compare_runs("a")
 
 
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: SWEEP("fed.yaml", random=3), "random needs ranges or grid to draw"),
+        (lambda: SWEEP("fed.yaml", metric="speed"), "metric speed: was not measured"),
+        (lambda: SWEEP("fed.yaml", {"seed": [1]}), "the option seeds sets the seeds"),
+        (
+            lambda: SWEEP("fed.yaml", {"algorithm.buffer": [1, "x"]}),
+            "grid algorithm.buffer: algorithm.buffer=x: should be",
+        ),
+        (lambda: SWEEP("fed.yaml", out="fed.yaml"), "out fed.yaml: is a file"),
+        (
+            lambda: latecomer.predict("none", server_up_mbit=-1.0),
+            "server_up_mbit -1: expected a rate above 0",
+        ),
+        (
+            lambda: latecomer.scale("fed.yaml", measure=True, device="a"),
+            "give device or measure, not both",
+        ),
+    ],
+)
+def test_an_error_of_a_function_names_arguments_and_no_options(
+    call: Any, sentence: str
+) -> None:
+    with pytest.raises(LatecomerError) as caught:
+        call()
+    assert sentence in str(caught.value)
+    assert "--" not in str(caught.value)
+
+
 def test_codecs_are_compared_in_python() -> None:
     found = latecomer.compare_codecs(
         "fed.yaml", uplinks=["top_k:ratio=0.5"], downlinks=["cast"], versions=4,
@@ -104,10 +137,6 @@ def _plain(path: str) -> dict[str, object]:
 
 
 # ------------------------------------------------------------------- mistakes of users
-
-
-SWEEP: Any = latecomer.run_sweep
-COMPARE: Any = latecomer.compare_runs
 
 
 class Silent(Callback):

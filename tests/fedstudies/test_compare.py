@@ -148,7 +148,7 @@ def test_the_target_is_the_configs_or_what_all_come_to() -> None:
 def test_runs_that_never_get_there_are_counted() -> None:
     sides = [side("a", *better(0, 3)), side("b", trial(0, [0.1]), trial(1, [0.9]))]
     found = Comparison(sides, "accuracy", 0.85)
-    assert [found.missed(each) for each in sides] == [3, 1]
+    assert [found.count_missed(each) for each in sides] == [3, 1]
     assert found.sentences()[-1] == (
         "4 of 5 runs never reach 0.85: costs are those of the others; a lower "
         "--target compares more."

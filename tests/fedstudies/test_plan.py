@@ -444,7 +444,7 @@ def test_a_metric_that_nothing_evaluates_is_told_at_the_first_evaluation() -> No
     )
     with pytest.raises(
         ConfigError,
-        match=r"--target accuray=0.9: app.py:workload has no evaluations of accuray; "
+        match=r"^target accuray=0.9: app.py:workload has no evaluations of accuray; "
         "measured: loss",
     ):
         plan_for(target={"accuray": 0.9})

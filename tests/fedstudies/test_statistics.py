@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedstudies.statistics import (
+    compare_seeds,
     estimate,
     holm,
     least_p,
     least_share,
-    paired,
     sign_flip_p,
     student_t,
 )
@@ -129,11 +129,11 @@ def test_without_an_effect_small_p_values_are_as_rare_as_they_say() -> None:
 
 
 def test_sides_are_paired_by_their_seeds() -> None:
-    found = paired({0: 1.0, 1: 2.0, 7: 9.0}, {0: 0.5, 1: 1.5, 2: math.nan})
+    found = compare_seeds({0: 1.0, 1: 2.0, 7: 9.0}, {0: 0.5, 1: 1.5, 2: math.nan})
     assert found.difference == (0.5, 0.0, 2)
     assert found.p == 0.5
-    assert paired({0: 1.0}, {0: 2.0}).p is None
-    assert paired({0: 1.0}, {1: 2.0}).difference.size == 0
+    assert compare_seeds({0: 1.0}, {0: 2.0}).p is None
+    assert compare_seeds({0: 1.0}, {1: 2.0}).difference.size == 0
 
 
 def test_p_values_are_adjusted_for_their_number() -> None:

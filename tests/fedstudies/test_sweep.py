@@ -349,18 +349,33 @@ def test_where_every_run_fails_the_sweep_has_failed() -> None:
     assert error.startswith("every run of the sweep ended with an error: client-")
 
 
-def test_a_point_that_is_no_federation_is_left_out() -> None:
+def test_values_that_do_not_fit_together_are_left_out() -> None:
     write()
-    done = sweep("--grid", "algorithm.buffer=1,x")
+    grid = ("--grid", "algorithm.buffer=2,3", "--grid", "algorithm.minimum=1,3")
+    done = sweep("--set", "algorithm.deadline=60", *grid)
     assert done.status == 0
-    assert "buffer=x: is left out: algorithm.buffer=x: should be" in done.err
-    assert [row["algorithm.buffer"] for row in rows("table")] == ["1"]
+    assert "buffer=2 minimum=3: is left out: " in done.err
+    assert "minimum 3 is above buffer 2" in done.err
+    points = {(row["algorithm.buffer"], row["algorithm.minimum"])
+              for row in rows("table")}  # fmt: skip
+    assert points == {("2", "1"), ("3", "1"), ("3", "3")}
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--grid", "algorithm.bufer=3"), "algorithm.bufer=3: unknown key"),
+        (
+            ("--grid", "algorithm.bufer=3"),
+            "--grid algorithm.bufer: algorithm.bufer=3: unknown key",
+        ),
+        (
+            ("--grid", "algorithm.buffer=1,x"),
+            "--grid algorithm.buffer: algorithm.buffer=x: should be",
+        ),
+        (
+            ("--random", "8", "--range", "algorithm.buffer=int:-5:5"),
+            "--range algorithm.buffer: algorithm.buffer=-",
+        ),
         (("--grid", "algorithm.buffer"), "--grid algorithm.buffer: expected field=val"),
         (("--grid", "a=1,,2"), "--grid a=1,,2: expected field=value"),
         (("--grid", "seed=1,2"), "--grid seed=1,2: the option --seeds sets the seeds"),
@@ -383,12 +398,13 @@ def test_mistakes_are_answered_before_anything_runs(
     assert not Path("runs").exists()
 
 
-def test_a_metric_that_nobody_measures_is_named_and_the_runs_are_kept() -> None:
+def test_a_metric_that_nobody_measures_is_named_before_anything_runs() -> None:
     write()
     done = sweep("--metric", "accuracy")
     assert done.status == os.EX_DATAERR
     assert done.errors == ["--metric accuracy: was not measured; measured: loss"]
-    assert simulated(sweep("--metric", "loss")) == []
+    assert not Path("out").exists()
+    assert len(simulated(sweep("--metric", "loss"))) == 1
 
 
 def test_without_test_data_there_is_nothing_to_compare() -> None:
