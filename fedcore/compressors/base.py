@@ -1,9 +1,9 @@
 """The contract of compressors: what travels instead of a vector.
 
-``encode`` takes the update and the client's memory, and returns the message and the
-new memory. The caller keeps the memory, and decides when the new one counts. A
-compressor without memory has the state ``None``. ``holds`` and ``brings_back`` say
-what the memory is, and how a verdict on a message settles it.
+``encode`` takes the update, of finite values, and the client's memory, and returns the
+message and the new memory. The caller keeps the memory, and decides when the new one
+counts. A compressor without memory has the state ``None``. ``holds`` and
+``brings_back`` say what the memory is, and how a verdict on a message settles it.
 
 A **contraction** satisfies E‖C(x) - x‖² ≤ (1 - δ)‖x‖² with 0 < δ ≤ 1, an
 **unbiased** compressor E C(x) = x and E‖C(x) - x‖² ≤ ω‖x‖². Error memories
@@ -74,7 +74,10 @@ class CompressorConfig(Method):
     @property
     @abstractmethod
     def bias(self) -> Class:
-        """Which of the two laws it obeys."""
+        """Which of the two laws it obeys.
+
+        One that obeys both is a contraction here, so that error memories accept it.
+        """
 
     @property
     def adds_exactly(self) -> bool:

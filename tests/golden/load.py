@@ -88,4 +88,4 @@ def golden_payload(entry: Any) -> Payload:
             messages = [golden_payload(each) for each in arrays["messages"]]
             return parts_payload(layout, arrays["groups"], messages)
         case unknown:
-            raise ValueError(unknown)
+            raise ValueError(f"golden_payload has no case for format {unknown!r}")

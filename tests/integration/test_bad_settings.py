@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcore.algorithm import AlgorithmConfig
+from fedcore.compressors import CompressorConfig
 from fedcore.config import Method, kind_of, methods
 from fedcore.errors import ConfigError
 from fedcore.staleness import StalenessConfig
@@ -30,11 +31,7 @@ TOP = (
     "algorithm, app, evaluate, journal, methods, model, seed, server, share_labels, "
     "simulate, stop, timeouts"
 )
-COMPRESSORS = (
-    "cast, cyclic, dead_zone, ef21, error_feedback, gaia, gaussian_k, identity, "
-    "low_rank, natural, per_tensor, qsgd, random_k, rotation, semi_discrete, sign_l1, "
-    "sign_l2, stc, top_k, uniform"
-)
+COMPRESSORS = kinds(CompressorConfig)
 RECIPES = kinds(AlgorithmConfig)
 STALENESS = kinds(StalenessConfig)
 DISTRIBUTIONS = "empirical, exponential, log_normal, pareto, same, uniform, weibull"

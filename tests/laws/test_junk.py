@@ -108,7 +108,7 @@ def shapely(draw: st.DrawFn, name: str, dim: int) -> bytes:
     coding, low = draw(st.integers(0, 4)), draw(st.integers(0, 33))
     gaps = 1 + -(-count * low // 8) + count
     indices = [2 * count, 4 * count, -(-dim // 8), gaps, 0][coding]
-    head, size = {
+    shapes = {
         "dense": (b"", 4 * dim),
         "sparse": (struct.pack("<IB", count, coding), indices + 4 * count),
         "values": (struct.pack("<IB", count, coding), indices + 4 * count),
@@ -146,7 +146,9 @@ def shapely(draw: st.DrawFn, name: str, dim: int) -> bytes:
             if coding % 2
             else (struct.pack("<QBBIBI", low, 1, 4, 256, width, 64), 16 + 32 * width)
         ),
-    }[name]
+    }
+    assert name in shapes, f"format {name!r} has no row here"
+    head, size = shapes[name]
     mostly_zero = st.binary(min_size=size, max_size=size) | st.just(bytes(size))
     return head + draw(mostly_zero)
 
