@@ -142,7 +142,7 @@ class Coding(Study["Codes"]):
 
     @property
     def steps(self) -> int:
-        """How many ways to share out the work there are."""
+        """The number of ways to share out the work."""
         return 2 * self.workers + sum(1 for _ in self._copies())
 
     def perform(self, console: Console) -> Steps["Codes"]:
@@ -244,7 +244,7 @@ class Row(NamedTuple):
 
 
 class Shuffle(NamedTuple):
-    """What coded shuffling saves with caches of one size."""
+    """The saving of coded shuffling with caches of one size."""
 
     cached: float
     uncoded: float
@@ -270,7 +270,7 @@ class Demonstration(NamedTuple):
 
 @dataclass
 class Codes(Outcome):
-    """What codes gain for n workers."""
+    """The gain of codes for n workers."""
 
     study: Coding
     rows: list[Row] = field(default_factory=list)
@@ -301,7 +301,7 @@ class Codes(Outcome):
 
     @property
     def heading(self) -> str:
-        """How many workers, which delays, how many trials."""
+        """The workers, the delays and the trials, in a line."""
         workers = amount(self.study.workers, "worker")
         return (
             f"{workers}, straggling rate {self.study.straggling:g}, "
@@ -311,7 +311,7 @@ class Codes(Outcome):
 
     @property
     def verdict(self) -> str:
-        """Who is fastest, without a capital and a full stop.
+        """The fastest way, without a capital and a full stop.
 
         The times are exact means for the modelled delays; means of draws, with their
         95 % intervals, stand beside them.

@@ -52,7 +52,7 @@ class Row(NamedTuple):
     """The version that was downloaded."""
 
 
-class Task(NamedTuple):
+class PhaseTimes(NamedTuple):
     """One task from its request to its verdict."""
 
     seconds: dict[str, Seconds]
@@ -76,7 +76,7 @@ class Trace(NamedTuple):
     """The finished tasks of one client, and what is to be known about them."""
 
     client: str
-    tasks: Sequence[Task]
+    tasks: Sequence[PhaseTimes]
     doubts: Sequence[str]
 
     @property
@@ -131,7 +131,7 @@ def trace_of(client: str, rows: Iterable[Row]) -> Trace:
             ``LEAST_TASKS`` finished tasks, or none of them takes any time.
     """
     given = [list(own) for _, own in groupby(rows, key=lambda row: row.task)]
-    found, left_out, before = list[Task](), 0, None
+    found, left_out, before = list[PhaseTimes](), 0, None
     for place, own in enumerate(given):
         after = given[place + 1][0].start if place + 1 < len(given) else None
         counts = Counter(row.phase for row in own)
@@ -160,7 +160,7 @@ def trace_of(client: str, rows: Iterable[Row]) -> Trace:
     return Trace(client, found, _doubts(found, left_out))
 
 
-def _task(own: list[Row], after: Seconds | None, before: int | None) -> Task:
+def _task(own: list[Row], after: Seconds | None, before: int | None) -> PhaseTimes:
     seconds = dict[str, Seconds]()
     version, end = None, -math.inf
     for row in own:
@@ -177,10 +177,10 @@ def _task(own: list[Row], after: Seconds | None, before: int | None) -> Task:
     idle = max(0.0, last - own[0].start - sum(seconds.values()))
     down = sum(row.bytes for row in own if row.phase in ("request", "download"))
     up = sum(row.bytes for row in own if row.phase in ("upload", "verdict"))
-    return Task(seconds, down, up, idle, version is None or version != before)
+    return PhaseTimes(seconds, down, up, idle, version is None or version != before)
 
 
-def _doubts(tasks: Sequence[Task], left_out: int) -> list[str]:
+def _doubts(tasks: Sequence[PhaseTimes], left_out: int) -> list[str]:
     """Returns the claims that the trace cannot support, in sentences."""
     doubts = []
     if left_out:

@@ -16,7 +16,7 @@ _SLACK = 1e-9  # 0.95 - 0.005 is a little more than 0.945
 
 
 def pareto_front(points: Sequence[Point]) -> list[bool]:
-    """Which points are on the Pareto front.
+    """Returns which points are on the Pareto front.
 
     A point is on it if no other point is at least as good in both numbers and better
     in one.
@@ -27,8 +27,8 @@ def pareto_front(points: Sequence[Point]) -> list[bool]:
     ]
 
 
-def recommended(points: Sequence[Point], tolerance: float) -> int | None:
-    """The number of the point with the fewest bytes that is good enough.
+def recommend(points: Sequence[Point], tolerance: float) -> int | None:
+    """Returns the number of the point with the fewest bytes that is good enough.
 
     Among points of equal bytes the better score wins, then the earlier place.
 

@@ -9,7 +9,7 @@ from typing import Any
 from fedcore.coordinator.settings import lower_is_better
 from fedcore.typing import JSON
 from fedrun import units
-from fedstudies.codecs.choose import Point, pareto_front, recommended
+from fedstudies.codecs.choose import Point, pareto_front, recommend
 from fedstudies.codecs.measure import last_means, per_update
 from fedstudies.codecs.pairs import Pair, plain
 from fedstudies.codecs.scatter import beyond_axis, codecs_figure
@@ -53,12 +53,12 @@ class Row:
         return self.bytes_up + self.bytes_down
 
     def values(self, metric: str) -> list[float]:
-        """The metric with each seed; NaN where the run broke down."""
+        """Returns the metric with each seed; NaN where the run broke down."""
         return [last_means(trial).get(metric, math.nan) for trial in self.trials]
 
 
 def summary(row: Row) -> str:
-    """The pair, its result and its bytes, in a line."""
+    """Returns the pair, its result and its bytes, in a line."""
     metric = metric_of(row.trials)
     value = units.metric(statistics.fmean(row.values(metric)))
     up, down = (f"{n:,.0f} bytes" for n in (row.bytes_up, row.bytes_down))
@@ -126,14 +126,14 @@ class Comparison(Outcome):
     @cached_property
     def taken(self) -> int | None:
         """The number of the recommended row; None if even the first learnt nothing."""
-        return recommended(self._points, self.tolerance)
+        return recommend(self._points, self.tolerance)
 
     def fewer(self, row: Row) -> float:
-        """How many times fewer bytes a row takes than the uncompressed one."""
+        """Returns how many times fewer bytes a row takes than the uncompressed one."""
         return self.rows[0].nbytes / row.nbytes
 
     def loss(self, place: int) -> float:
-        """How much worse a row is than the uncompressed one; negative: better."""
+        """Returns how much worse a row is than the first one; negative: better."""
         return self._points[0].score - self._points[place].score
 
     # ------------------------------------------------------------------- findings
@@ -192,7 +192,7 @@ class Comparison(Outcome):
         return [f"{what}: {'; '.join(which)}." for what, which in said.items() if which]
 
     def _cells(self) -> Cells:
-        """A row for each pair."""
+        """Returns a row for each pair."""
         heads = [name.replace(" ", "\n") for name in _HEAD]
         rows = [
             [*row.pair.names, *_numbers(self, place), _mark(self, place)]
@@ -202,7 +202,7 @@ class Comparison(Outcome):
         return Cells(head, rows, "bbnnnnnn ")
 
     def _cells_on_page(self) -> Cells:
-        """The same with the times of both directions.
+        """Returns the same with the times of both directions.
 
         The verdict stands beside the names, so that it is on the screen where the table
         is wider than the page.
@@ -266,7 +266,7 @@ class Comparison(Outcome):
         return self.rows[self.taken].pair.yaml(self.kind)
 
     def against(self, place: int) -> str:
-        """A row's metric compared with that of the first one, in words."""
+        """Compares a row's metric with that of the first one, in words."""
         loss, error = self.loss(place), self.errors[place]
         around = f" ± {2 * error:.4f}" if error else ""
         size = f"{abs(loss):.4f}{around} {'worse' if loss > 0 else 'better'} than"
@@ -296,7 +296,7 @@ class Comparison(Outcome):
 
 
 def _numbers(comparison: "Comparison", place: int) -> list[str]:
-    """The cells of a row after its names."""
+    """Returns the cells of a row after its names."""
     row, value = comparison.rows[place], comparison.values[place]
     fewer = comparison.fewer(row)
     return [
@@ -310,7 +310,7 @@ def _numbers(comparison: "Comparison", place: int) -> list[str]:
 
 
 def _mark(comparison: "Comparison", place: int) -> str:
-    """The remark at the end of a row: ``take``, ``front`` or nothing."""
+    """Returns the remark at the end of a row: ``take``, ``front`` or nothing."""
     if place == comparison.taken:
         return "take"
     return "front" if comparison.front[place] else ""

@@ -14,7 +14,7 @@ TAIL = 0.75  # evaluations after this share of the versions make the result
 def settings_of(
     config: FederationConfig, pair: Pair, seed: int, versions: int
 ) -> dict[str, Any]:
-    """The config with this pair, this seed and this number of versions, as data."""
+    """Returns the config with this pair and seed, and so many versions, as data."""
     raw = config.model_dump(mode="json")
     raw["algorithm"]["uplink"] = pair.uplink.model_dump(mode="json")
     raw["algorithm"]["downlink"] = pair.downlink.model_dump(mode="json")
@@ -25,12 +25,12 @@ def settings_of(
 
 
 def per_update(nbytes: int, trial: Trial) -> float:
-    """The bytes for each update that got a verdict; NaN without updates."""
+    """Returns the bytes for each update that got a verdict; NaN without updates."""
     return nbytes / trial.decided if trial.decided else math.nan
 
 
 def last_means(trial: Trial) -> dict[str, float]:
-    """The mean of each metric over the last quarter of the versions.
+    """Returns the mean of each metric over the last quarter of the versions.
 
     A metric without a finite value in one of these evaluations is left out. If the
     federation broke down, all metrics are.

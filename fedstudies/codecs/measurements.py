@@ -65,14 +65,14 @@ class Measurements(Runs):
         ]
 
     def row(self, number: int) -> Row | None:
-        """A pair with its results; None while a seed or its times are missing."""
+        """Returns a pair with its results; None while some are missing."""
         trials = [t for (n, _), t in sorted(self.trials.items()) if n == number]
         if len(trials) < self.seeds or number >= len(self.times):
             return None
         return Row(self.pairs[number], tuple(trials), self.times[number])
 
     def comparison(self) -> Comparison | None:
-        """The rows that are complete; None without the uncompressed pair."""
+        """Returns the rows that are complete; None without the uncompressed pair."""
         if self.row(0) is None:
             return None
         rows = map(self.row, range(len(self.pairs)))

@@ -63,7 +63,7 @@ class Pair(NamedTuple):
         return uplink_name(self.uplink), short(self.downlink)
 
     def yaml(self, kind: str | None = None) -> str:
-        """The lines that choose this pair; with ``kind`` they are a whole section."""
+        """Returns the lines that choose this pair; with ``kind``, a whole section."""
         lines = ["algorithm:"]
         if kind is not None:
             lines.append(f"  kind: {kind}")
@@ -82,7 +82,7 @@ UNCOMPRESSED = Pair(Identity(), Identity())
 def pairs_of(
     config: FederationConfig, uplinks: Sequence[str] = (), downlinks: Sequence[str] = ()
 ) -> list[Pair]:
-    """The pairs to compare, the uncompressed one first.
+    """Returns the pairs to compare, the uncompressed one first.
 
     Args:
         config: the federation. Its own pair is compared if no candidates are given.
@@ -124,7 +124,7 @@ def _distinct(pairs: Iterable[Pair]) -> list[Pair]:
 
 
 def candidate(side: Side, text: str, algorithm: AlgorithmConfig) -> CompressorConfig:
-    """The codec that a user named.
+    """Returns the codec that a user named.
 
     Args:
         side: ``uplink`` or ``downlink``.
@@ -145,7 +145,7 @@ def candidate(side: Side, text: str, algorithm: AlgorithmConfig) -> CompressorCo
 
 
 def _wants_memory(method: CompressorConfig) -> bool:
-    """Whether the method leaves something out that a memory can hold."""
+    """Returns whether the method leaves something out that a memory can hold."""
     holds_nothing = method.holds == "nothing" and not method.is_exact
     return holds_nothing and method.bias == "contraction"
 
@@ -174,7 +174,7 @@ def _from_short(source: str, text: str) -> dict[str, Any]:
 
 
 def plain(method: Method) -> dict[str, Any]:
-    """A method as plain data: its kind and the fields that were set."""
+    """Returns a method as plain data: its kind and the fields that were set."""
     given: dict[str, Any] = {"kind": kind_of(type(method))}
     for name in type(method).model_fields:
         if name in method.model_fields_set and name != "kind":
@@ -184,7 +184,7 @@ def plain(method: Method) -> dict[str, Any]:
 
 
 def uplink_name(method: CompressorConfig) -> str:
-    """The short name of an uplink if that means the same, otherwise its YAML."""
+    """Returns the short name of an uplink if that means the same, else its YAML."""
     if isinstance(method, ErrorFeedback):
         usual = ErrorFeedback(inner=method.inner)
         as_usual = usual.model_dump() == method.model_dump()
@@ -194,7 +194,7 @@ def uplink_name(method: CompressorConfig) -> str:
 
 
 def short(method: CompressorConfig) -> str:
-    """The short name of a codec, such as ``top_k:ratio=0.01``."""
+    """Returns the short name of a codec, such as ``top_k:ratio=0.01``."""
     (_, kind), *settings = _leaves(plain(method), "")
     return f"{kind}:{','.join(f'{k}={v}' for k, v in settings)}".removesuffix(":")
 

@@ -20,7 +20,7 @@ _FAR = 3.0  # times the median loss: worse pairs would squeeze the others on the
 
 
 def far_off(worse_by: Floats, front: Sequence[bool], tolerance: float) -> list[int]:
-    """The numbers of the pairs that are too bad to be shown on the axis.
+    """Returns the numbers of the pairs that are too bad to be shown on the axis.
 
     Args:
         worse_by: by how much each pair is worse than the best one; NaN where nothing
@@ -39,7 +39,7 @@ def far_off(worse_by: Floats, front: Sequence[bool], tolerance: float) -> list[i
 
 
 def beyond_axis(comparison: "Comparison") -> list[int]:
-    """The pairs that are too bad to be shown on the axis, by :func:`far_off`."""
+    """Returns the pairs that are too bad for the axis, by :func:`far_off`."""
     if not comparison.known:
         return []
     values = np.full(len(comparison.rows), np.nan)
@@ -50,7 +50,7 @@ def beyond_axis(comparison: "Comparison") -> list[int]:
 
 
 def codecs_figure(comparison: "Comparison") -> "Figure":
-    """The scatter on a logarithmic axis, the front as a line through its points."""
+    """Draws the pairs on a logarithmic axis, and a line through the front."""
     from plotly.graph_objects import Figure
 
     figure = Figure()
@@ -94,7 +94,7 @@ def codecs_figure(comparison: "Comparison") -> "Figure":
         heights, form = [edge] * len(worse), _marker(theme.GREY, 9, symbol=symbol)
         beyond = _points(comparison, "beyond the axis", worse, heights, form)
         figure.add_trace(beyond)
-    _accepted(figure, comparison)
+    _mark_least(figure, comparison)
     figure.update_xaxes(
         title_text="payload up and down for each update (log)",
         type="log",
@@ -109,7 +109,7 @@ def _marker(colour: str, size: int, **more: Any) -> dict[str, Any]:
 
 
 def _ticks(nbytes: Sequence[float]) -> dict[str, Any]:
-    """Ticks at 1, 2 and 5 of each decade."""
+    """Returns ticks at 1, 2 and 5 of each decade."""
     if not nbytes:
         return {}
     low, high = (math.log10(end) for end in (min(nbytes), max(nbytes)))
@@ -152,7 +152,7 @@ def _points(
     )
 
 
-def _accepted(figure: "Figure", comparison: "Comparison") -> None:
+def _mark_least(figure: "Figure", comparison: "Comparison") -> None:
     """Adds a line at the worst value that is good enough."""
     value = _least_accepted(comparison)
     if not math.isfinite(value):
@@ -168,6 +168,6 @@ def _accepted(figure: "Figure", comparison: "Comparison") -> None:
 
 
 def _least_accepted(comparison: "Comparison") -> float:
-    """The value that a pair must reach to be taken; NaN if there is none."""
+    """Returns the value that a pair must reach to be taken; NaN if there is none."""
     sign = 1 if comparison.lower_is_better else -1
     return float(comparison.values[0] + sign * comparison.tolerance)

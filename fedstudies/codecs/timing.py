@@ -1,4 +1,4 @@
-"""How long encoding and decoding take, measured with real updates of a model."""
+"""Measures encoding and decoding with real updates of a model."""
 
 import statistics
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class PairTimes(NamedTuple):
 def pair_times(
     pair: Pair, sample: Sample, known: dict[str, CodecTimes] | None = None
 ) -> PairTimes:
-    """The times of a pair.
+    """Returns the times of a pair.
 
     Args:
         pair: the codecs.
@@ -64,7 +64,7 @@ def pair_times(
 def codec_times(
     method: CompressorConfig, sample: Sample, clock: Callable[[], float] = perf_counter
 ) -> CodecTimes:
-    """The median times over repetitions, without the first one.
+    """Returns the median times over repetitions, without the first one.
 
     Args:
         method: the codec. Its error memory goes on from repetition to repetition.

@@ -1,4 +1,4 @@
-"""Which federations can be audited: the estimator's formulas hold for these alone."""
+"""The federations that can be audited: the estimator's formulas hold for these."""
 
 import math
 
@@ -58,7 +58,7 @@ def require_auditable(config: AlgorithmConfig) -> None:
 
 
 def _is_plain(client: ClientAlgorithmConfig) -> bool:
-    """Whether a step is w - lr (g + weight_decay w), and nothing else."""
+    """Returns whether a step is w - lr (g + weight_decay w), and nothing else."""
     if not isinstance(client, LocalSGD):
         return False
     rule = client.rule()

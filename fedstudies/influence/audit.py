@@ -20,7 +20,7 @@ from fedstudies.influence.outcome import (
     Row,
     help_of,
     main_of,
-    ranked,
+    rank,
 )
 from fedstudies.influence.repetition import Repetition
 from fedstudies.influence.schedule import read_schedule
@@ -99,7 +99,7 @@ class Auditor:
         sizes = dict(
             zip(self.watched, np.linalg.norm(self.eps_CD, axis=1), strict=True)
         )
-        there = [name for name in self.watched if schedule.taken(name)]
+        there = [name for name in self.watched if schedule.count_updates(name)]
         found = {
             name: help_of(metric, self._influence(eps_D, values, []))
             for name, eps_D in zip(self.watched, self.eps_CD, strict=True)
@@ -131,7 +131,7 @@ class Auditor:
             row = Row(
                 name,
                 len(repetition.samples(name)),
-                schedule.taken(name),
+                schedule.count_updates(name),
                 self._influence(eps_D, values, parts),
                 true,
                 error,
@@ -142,7 +142,7 @@ class Auditor:
             versions=len(schedule.rounds),
             settings=self.settings,
             values=values,
-            rows=ranked(main_of(values), rows),
+            rows=rank(main_of(values), rows),
             steepest=repetition.steepest,
         )
 
@@ -177,7 +177,7 @@ class Auditor:
         )
 
 
-def chosen(clients: Sequence[str], wanted: Sequence[str]) -> list[str]:
+def choose_clients(clients: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Returns the clients to audit, in the order of the run.
 
     Args:

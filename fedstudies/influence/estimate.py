@@ -13,14 +13,14 @@ from fedcore.model import FlatModel
 from fedcore.training import task_key
 from fedcore.typing import Array, Vector
 from fedstudies.influence.repetition import Repetition
-from fedstudies.influence.schedule import Task
+from fedstudies.influence.schedule import AcceptedUpdate
 
 Estimator = Literal["hessian", "fisher"]
 ESTIMATORS: tuple[Estimator, ...] = ("hessian", "fisher")
 
 
 class Settings(NamedTuple):
-    """How the influence is estimated."""
+    """The estimator and its settings."""
 
     estimator: Estimator = "hessian"
     samples: int = SAMPLES
@@ -88,7 +88,11 @@ class _Beside:
     """A model whose gradients move the differences along, step by step."""
 
     def __init__(
-        self, repetition: Repetition, settings: Settings, task: Task, eps_CD: Array
+        self,
+        repetition: Repetition,
+        settings: Settings,
+        task: AcceptedUpdate,
+        eps_CD: Array,
     ) -> None:
         """``eps_CD`` are the differences of the version that the task begins with."""
         self._repetition, self._model = repetition, repetition.model
@@ -118,7 +122,7 @@ class _Beside:
         return loss, g_D
 
     def _fisher(self, w_D: Vector) -> Product:
-        """The Fisher matrix of samples that are drawn from the client's data."""
+        """Returns the Fisher matrix of samples of the client's data."""
         samples = self._repetition.samples(self._task.client)
         key = task_key(0, self._task.client, self._task.seq)
         rng = key.fold_in("fisher", self._taken).generator()
@@ -136,7 +140,7 @@ class _Beside:
 
 
 def _steepest(before_CD: Array, after_CD: Array) -> float:
-    """The largest ‖ηHε‖ / ‖ε‖ of the clients."""
+    """Returns the largest ‖ηHε‖ / ‖ε‖ of the clients."""
     size_C = np.linalg.norm(before_CD, axis=1)
     moved_C = np.linalg.norm(after_CD - before_CD, axis=1)
     return float(np.max(moved_C[size_C > 0] / size_C[size_C > 0], initial=0.0))

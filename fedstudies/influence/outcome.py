@@ -1,4 +1,4 @@
-"""What an audit says: the influence of each client, estimated and true."""
+"""The findings of an audit: the influence of each client, estimated and true."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ _TABLE = (
 
 
 class Influence(NamedTuple):
-    """How the model would differ without a client."""
+    """The difference of the model without a client."""
 
     changes: Mapping[str, float]
     """Of each metric on the test data: without the client, minus with it."""
@@ -77,13 +77,13 @@ class Audit(Outcome):
     values: Mapping[str, float]
     """The metrics of the run's model on the test data."""
     rows: Sequence[Row]
-    """The client that helps most first, as :func:`ranked` orders them."""
+    """The client that helps most first, as :func:`rank` orders them."""
     steepest: float = 0.0
     """The largest curvature times rate along an estimated difference."""
 
     @property
     def metric(self) -> str:
-        """The metric by which the clients are ranked: the loss, where it is known."""
+        """The metric by which the clients are rank: the loss, where it is known."""
         return main_of(self.values)
 
     @property
@@ -97,11 +97,11 @@ class Audit(Outcome):
         return holds(self.metric, self.rows)
 
     def help_of(self, found: Influence) -> float:
-        """How much worse the model would be without a client, by the metric."""
+        """Returns how much worse the model would be without a client."""
         return help_of(self.metric, found)
 
     def doubt(self, row: Row, name: str | None = None) -> float:
-        """By how much a client's change of a metric may be another one.
+        """Returns by how much a client's change of a metric may be another one.
 
         It is what other test data could make of it, and for an estimate also what it
         was wrong by, for the size of the difference, where it was checked.
@@ -136,7 +136,7 @@ class Audit(Outcome):
 
     @property
     def doubts(self) -> list[str]:
-        """What should be known before the result is used."""
+        """Sentences that limit the result."""
         absent = [row.client for row in self.rows if not row.updates]
         checked = [row.client for row in self.rows if row.true is not None]
         said = []
@@ -184,7 +184,7 @@ class Audit(Outcome):
             parts.append(f"{self._without(helps[0])}: it helps{most}")
         if hurts:
             parts.append(f"{self._without(hurts[-1])}: it hurts{most}")
-        parts += self._spared(hurts)
+        parts += self._name_spare(hurts)
         if not helps and not hurts:
             parts.append(f"what each client does to the {self.metric} may be chance")
         elif not hurts and most:
@@ -192,7 +192,7 @@ class Audit(Outcome):
         return "; ".join(parts)
 
     def _fails(self) -> str:
-        """How the estimate differs from the truth, and what may be the reason."""
+        """Returns how the estimate differs from the truth, and a likely reason."""
         row = max(
             (row for row in self.rows if row.true is not None),
             key=lambda row: abs(
@@ -220,8 +220,8 @@ class Audit(Outcome):
         help_ = help_of(name or self.metric, best_of(row))
         return (help_ > 0) - (help_ < 0) if abs(help_) > self.doubt(row, name) else 0
 
-    def _spared(self, hurts: Sequence[Row]) -> list[str]:
-        """Which clients could be left out, and of which that is not clear."""
+    def _name_spare(self, hurts: Sequence[Row]) -> list[str]:
+        """Names the clients that could be left out, and those where it is unclear."""
         missed = {
             row.client: [name for name in self.values if self._sign(row, name) > 0]
             for row in hurts
@@ -274,7 +274,7 @@ class Audit(Outcome):
         )
 
     def cells(self) -> Cells:
-        """The table of clients, the most helpful one first.
+        """Returns the table of clients, the most helpful one first.
 
         Names come first, since they begin each part on a narrow screen.
         """
@@ -313,7 +313,7 @@ class Audit(Outcome):
 
     @property
     def heading(self) -> str:
-        """Which run, and how the influence was estimated."""
+        """The run and the estimator, in a line."""
         how: str = self.settings.estimator
         how += f" of {self.settings.samples} samples" if how == "fisher" else ""
         how += ", layers truncated" if self.settings.truncate else ""
@@ -323,7 +323,7 @@ class Audit(Outcome):
         )
 
     def as_json(self) -> JSON:
-        """All numbers, for a program."""
+        """Returns all numbers, for a program."""
         found = self.correlation
         return {
             "run": self.run,
@@ -356,7 +356,7 @@ class Audit(Outcome):
 
 
 def _change(value: float) -> str:
-    """A change of a metric, with an exponent where it is huge."""
+    """Returns a change of a metric, with an exponent where it is huge."""
     return f"{value:+.4f}" if abs(value) < _HUGE else f"{value:+.3g}"
 
 
@@ -365,17 +365,17 @@ def _share(value: float) -> str:
 
 
 def main_of(values: Mapping[str, float]) -> str:
-    """The metric to rank by: the loss, or the main one where no loss is measured."""
+    """Returns the metric to rank by: the loss, or the main one if none is measured."""
     return "loss" if "loss" in values else main_metric(list(values)) or "loss"
 
 
 def best_of(row: Row) -> Influence:
-    """What is known best of a client: the truth, or the estimate."""
+    """Returns the influence of a client by retraining, or else the estimate."""
     return row.true or row.estimated
 
 
 def holds(metric: str, rows: Sequence[Row]) -> bool:
-    """Whether the estimate agrees with retraining, where both are known.
+    """Returns whether the estimate agrees with retraining, where both are known.
 
     The estimated changes of the metric are off by less than half of the true ones, as
     root mean squares, and no change that is beyond chance has the other sign.
@@ -394,7 +394,7 @@ def holds(metric: str, rows: Sequence[Row]) -> bool:
     return not turned and wrong <= MOST_WRONG * size
 
 
-def ranked(metric: str, rows: Sequence[Row]) -> list[Row]:
+def rank(metric: str, rows: Sequence[Row]) -> list[Row]:
     """Orders clients, the most helpful one first.
 
     Where the estimate does not hold, those whose true influence is known come first.
@@ -411,12 +411,12 @@ def ranked(metric: str, rows: Sequence[Row]) -> list[Row]:
 
 
 def help_of(metric: str, found: Influence) -> float:
-    """How much worse the model would be without a client, by this metric."""
+    """Returns how much worse the model would be without a client, by a metric."""
     return found.changes[metric] * (1 if lower_is_better(metric) else -1)
 
 
 def _some(names: Sequence[str]) -> str:
-    """Names in a sentence; of many only the first ones."""
+    """Returns names in a sentence; of many only the first ones."""
     if len(names) > MOST_NAMES:
         more = len(names) - MOST_NAMES
         return f"{', '.join(names[:MOST_NAMES])} and {more} more"

@@ -26,7 +26,7 @@ from fedstudies.influence.allowed import (
     require_curved,
     require_smooth,
 )
-from fedstudies.influence.schedule import Schedule, Task
+from fedstudies.influence.schedule import AcceptedUpdate, Schedule
 
 TOLERANCE = 1e-3  # of the distance that the run covered
 PARTS, FEWEST = 10, 2  # of the test data, and how many samples each has at least
@@ -39,7 +39,7 @@ class _Own(NamedTuple):
     samples: Samples
 
 
-def _shuffled(count: int) -> Indices:
+def _shuffle(count: int) -> Indices:
     return Key.root(0).fold_in("parts").generator().permutation(count)
 
 
@@ -77,7 +77,7 @@ class Repetition:
     def _trainer_of(self, model: FlatModel) -> Trainer:
         return Trainer(self.workload, self._algorithm, model=model, share_labels=False)
 
-    def rule(self, task: Task) -> LocalSGD:
+    def rule(self, task: AcceptedUpdate) -> LocalSGD:
         """Returns the settings of a task's steps."""
         own = self._algorithm.clients.of(task.client).at(task.base)
         assert isinstance(own, LocalSGD)
@@ -96,7 +96,7 @@ class Repetition:
         return self._own[client]
 
     def train(
-        self, task: Task, start_D: Vector, model: FlatModel | None = None
+        self, task: AcceptedUpdate, start_D: Vector, model: FlatModel | None = None
     ) -> Trained:
         """Takes the steps of a task.
 
@@ -119,7 +119,7 @@ class Repetition:
         )
 
     def step(
-        self, w_D: Vector, tasks: Sequence[Task], found: Sequence[Trained]
+        self, w_D: Vector, tasks: Sequence[AcceptedUpdate], found: Sequence[Trained]
     ) -> Vector:
         """Returns the next version, from the updates of these tasks.
 
@@ -172,7 +172,7 @@ class Repetition:
                 with user_code("test_data"):
                     self._parts = [
                         samples.batch(rows)
-                        for rows in np.array_split(_shuffled(len(samples)), PARTS)
+                        for rows in np.array_split(_shuffle(len(samples)), PARTS)
                     ]
         return [self._measure(w_D, part) for part in self._parts]
 

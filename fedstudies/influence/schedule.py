@@ -1,4 +1,4 @@
-"""Who trained what in a recorded run: all that a repetition needs beside the data."""
+"""The tasks of a recorded run: what a repetition needs beside the data."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -17,7 +17,7 @@ from fedrun.journal import Configured, Journal, public_model
 from fedview.results import Results
 
 
-class Task(NamedTuple):
+class AcceptedUpdate(NamedTuple):
     """An accepted update."""
 
     client: str
@@ -41,9 +41,9 @@ class Schedule:
     last_D: Vector
     """The model of the last version here."""
     clients: Mapping[str, Client]
-    rounds: tuple[tuple[Task, ...], ...]
+    rounds: tuple[tuple[AcceptedUpdate, ...], ...]
 
-    def taken(self, client: str) -> int:
+    def count_updates(self, client: str) -> int:
         """Returns how many updates of a client are in the model."""
         return sum(task.client == client for tasks in self.rounds for task in tasks)
 
@@ -105,17 +105,17 @@ def read_schedule(
 
 def _rounds(
     records: Sequence[object], config: FederationConfig, versions: int | None
-) -> list[tuple[Task, ...]]:
+) -> list[tuple[AcceptedUpdate, ...]]:
     names: dict[str, str] = {}
-    rounds: list[tuple[Task, ...]] = []
-    buffer: list[Task] = []
+    rounds: list[tuple[AcceptedUpdate, ...]] = []
+    buffer: list[AcceptedUpdate] = []
     for record in records:
         if isinstance(record, Enrolled):
             names[record.cid] = record.name
         elif isinstance(record, Decided) and record.verdict is Verdict.ACCEPTED:
             samples = config.algorithm.count_update(record.samples)
             buffer.append(
-                Task(
+                AcceptedUpdate(
                     names[record.cid],
                     record.seq,
                     record.base,

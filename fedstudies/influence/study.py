@@ -36,7 +36,7 @@ from fedstudies.influence.allowed import (
     require_curved,
     require_smooth,
 )
-from fedstudies.influence.audit import Auditor, Retraining, chosen, retrain
+from fedstudies.influence.audit import Auditor, Retraining, choose_clients, retrain
 from fedstudies.influence.estimate import Estimator, Settings
 from fedstudies.influence.outcome import CHECKED, Audit
 from fedstudies.influence.repetition import Repetition
@@ -134,7 +134,7 @@ class Influence(Simulating[Audit]):
     def _audit(self, found: Federation, recorded: Path) -> Steps[Audit]:
         args = found.config.simulate.args
         schedule = read_schedule(recorded, args, self.versions)
-        watched = chosen(list(schedule.clients), self.clients)
+        watched = choose_clients(list(schedule.clients), self.clients)
         settings = Settings(self.estimator, self.samples, self.truncate)
         repetition = Repetition(self.workload or found.load(), schedule)
         if self.estimator == "hessian":
@@ -178,7 +178,7 @@ class Influence(Simulating[Audit]):
         require_auditable(config.algorithm)
         if config.simulate.arrivals is None:
             population = Population(config.simulate, config.seed)
-            chosen(population.names, self.clients)
+            choose_clients(population.names, self.clients)
             self._require_model(config, workload, population.client(0))
         engine = EngineConfig(kind="exact")
         simulate, stop = (

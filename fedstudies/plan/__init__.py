@@ -1,1 +1,1 @@
-"""What a federation of volatile workers costs, and which workers to rent."""
+"""A study of the cost of volatile workers, and of the workers to rent."""

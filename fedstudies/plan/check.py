@@ -23,7 +23,7 @@ MOST_RETURNS = 10_000  # of a worker in one simulated run
 
 
 def workers_of(plan: Plan) -> Workers:
-    """The workers of a plan."""
+    """Returns the workers of a plan."""
     is_round = plan.way.protocol == "synchronous"
     waits = is_round and plan.preemptible > 0
     return Workers(
@@ -108,7 +108,7 @@ class Check:
         return float(np.mean(done)) if done else math.inf
 
     def quantile(self, share: float) -> Seconds:
-        """The time within which this share of the seeds is done."""
+        """Returns the time within which this share of the seeds is done."""
         ordered = sorted(self.seconds.values())
         return ordered[max(0, math.ceil(share * len(ordered) - 1e-9) - 1)]
 

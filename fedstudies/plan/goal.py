@@ -1,4 +1,4 @@
-"""What a plan is asked for: a target, and a deadline or a budget."""
+"""The goal of a plan: a target, and a deadline or a budget."""
 
 import math
 import re
@@ -25,7 +25,7 @@ class Target(NamedTuple):
         return self.error_of(self.value)
 
     def error_of(self, value: float) -> float:
-        """A value as an error: as it is, or 1 minus it where more is better."""
+        """Returns a value as an error: as it is, or 1 minus it where more is better."""
         return value if lower_is_better(self.metric) else 1 - value
 
     def require(self, measured: Collection[str], where: str) -> None:

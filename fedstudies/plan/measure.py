@@ -26,7 +26,7 @@ PILOTS = 5  # of each number of local steps and seed
 
 
 class Federation(NamedTuple):
-    """What is simulated."""
+    """The federation that is simulated."""
 
     config: FederationConfig
     app: str
@@ -59,7 +59,7 @@ class PilotRuns:
 
     @property
     def size(self) -> int:
-        """How many pilots there are."""
+        """The number of pilots."""
         return PILOTS * len(self.local_steps) * len(self.seeds)
 
     def simulate(self) -> Generator[int]:
@@ -92,7 +92,7 @@ class PilotRuns:
         yield from self._run(leaving)
 
     def _steady(self) -> list[tuple[Protocol, int, int]]:
-        """Protocol, workers and updates in a version where nobody leaves."""
+        """Returns protocol, workers and updates in a version where nobody leaves."""
         few = max(1, self.most // 4)
         return [
             ("synchronous", few, few),

@@ -46,7 +46,7 @@ LITTLE = {ON_DEMAND: 0.4, HALF: 0.1}  # a saving that needs a reason
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOutcome(Outcome):
-    """What to rent, what it costs, and what is not known."""
+    """The workers to rent, their cost, and the doubts."""
 
     app: str
     target: Target
@@ -103,12 +103,12 @@ class PlanOutcome(Outcome):
             f"{units.in_seconds(found.mean_seconds)} for "
             f"{self._cost(found)} on average over "
             f"{units.amount(len(found.seconds), 'simulated seed')}, "
-            f"{self._kept(found)}, which makes sure of "
+            f"{self._count_kept(found)}, which makes sure of "
             f"{found.surely_in_time:.0%} of all seeds"
         )
 
     def sentences(self) -> list[str]:
-        """The recommendation, beside its baselines, in sentences without full stop."""
+        """Returns the recommendation and its baselines; sentences lack a full stop."""
         lines = [self.verdict]
         if self.check is not None:
             plan = self.check.plan
@@ -121,7 +121,7 @@ class PlanOutcome(Outcome):
                 lines.append(self._why_none(plan))
         if self.tried:
             others = (
-                f"{workers_in_words(check.plan)} ({self._kept(check)}, "
+                f"{workers_in_words(check.plan)} ({self._count_kept(check)}, "
                 f"{self._cost(check)})"
                 for check in self.tried
             )
@@ -129,13 +129,13 @@ class PlanOutcome(Outcome):
         return lines
 
     def _beside(self, found: Check, name: str) -> str:
-        """What the recommended plan saves against a baseline; if it is little, why."""
+        """Returns the saving against a baseline; if it is little, why."""
         other = next((check for check in self.baselines if check.name == name), None)
         if other is None:
             return f"{name}: no plan is predicted to do it {self._limits()}"
         words = (
             f"{name} ({workers_in_words(other.plan)}) costs {self._cost(other)}, "
-            f"{self._kept(other)}"
+            f"{self._count_kept(other)}"
         )
         if other.plan == found.plan:
             return f"{words}, and is the recommended plan"
@@ -160,7 +160,7 @@ class PlanOutcome(Outcome):
         )
 
     def _why_none(self, plan: Plan) -> str:
-        """Why no preemptible worker is rented."""
+        """Returns why no preemptible worker is rented."""
         if self.question.seeks_soonest:
             words, what = "preemptible workers make it no sooner", "soonest"
         else:
@@ -183,17 +183,17 @@ class PlanOutcome(Outcome):
         return f"should do the same tasks for {less} at these prices and preemptions"
 
     def money(self, amount: float) -> str:
-        """An amount in the currency of the prices."""
+        """Returns an amount in the currency of the prices."""
         return f"{units.digits(amount)} {self.prices.currency}"
 
     def _cost(self, check: Check) -> str:
-        """The mean cost of a check, with its 95 % interval."""
+        """Returns the mean cost of a check, with its 95 % interval."""
         if not check.cost_half:
             return self.money(check.cost)
         around = units.digits(check.cost_half)
         return f"{units.digits(check.cost)} ± {around} {self.prices.currency}"
 
-    def _kept(self, check: Check) -> str:
+    def _count_kept(self, check: Check) -> str:
         done = round(check.in_time * len(check.seconds))
         what = "in time" if self.question.deadline is not None else "at the target"
         return f"{done} of {len(check.seconds)} seeds {what}"
@@ -241,7 +241,7 @@ class PlanOutcome(Outcome):
         )
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain data for JSON; infinite numbers are null."""
+        """Returns all of it as plain data for JSON; infinite numbers are null."""
         return {
             "app": self.app,
             "target": {self.target.metric: self.target.value},
@@ -274,7 +274,7 @@ class PlanOutcome(Outcome):
 
 
 def as_row(plan: Plan) -> dict[str, Any]:
-    """A plan as plain data."""
+    """Returns a plan as plain data."""
     return {
         "protocol": plan.way.protocol,
         "on_demand": plan.on_demand,
@@ -292,7 +292,7 @@ def as_row(plan: Plan) -> dict[str, Any]:
 
 
 def check_row(check: Check) -> dict[str, Any]:
-    """A check as plain data."""
+    """Returns a check as plain data."""
     return {
         "plan": check.name,
         "protocol": check.plan.way.protocol,
@@ -314,7 +314,7 @@ def check_row(check: Check) -> dict[str, Any]:
 
 
 def workers_in_words(plan: Plan) -> str:
-    """``2 workers on demand and 6 preemptible ones at a bid of 0.4``."""
+    """Returns ``2 workers on demand and 6 preemptible ones at a bid of 0.4``."""
     words = []
     if plan.on_demand:
         words.append(f"{units.amount(plan.on_demand, 'worker')} on demand")
@@ -326,7 +326,7 @@ def workers_in_words(plan: Plan) -> str:
 
 
 def training_in_words(way: Way) -> str:
-    """``in synchronous rounds with 4 local steps``."""
+    """Returns ``in synchronous rounds with 4 local steps``."""
     how = "in synchronous rounds" if way.protocol == "synchronous" else "asynchronously"
     if way.local_steps is None:
         return how
@@ -386,7 +386,7 @@ def frontier_figure(outcome: PlanOutcome) -> "Figure":
 
 
 def frontier_cells(outcome: PlanOutcome) -> Cells:
-    """The frontier as a table."""
+    """Returns the frontier as a table."""
     plans = outcome.plans
     columns: Columns = {
         "training": [plan.way.protocol for plan in plans],
@@ -401,7 +401,7 @@ def frontier_cells(outcome: PlanOutcome) -> Cells:
 
 
 def check_cells(outcome: PlanOutcome) -> Cells:
-    """The checks as a table."""
+    """Returns the checks as a table."""
     checks, currency = outcome.all_checks, outcome.prices.currency
     columns: Columns = {
         "plan": [check.name for check in checks],
@@ -420,7 +420,7 @@ def check_cells(outcome: PlanOutcome) -> Cells:
 
 
 def _workers(outcome: PlanOutcome, plans: Sequence[Plan]) -> Columns:
-    """The columns that say which workers plans have."""
+    """Returns the columns that say which workers plans have."""
     columns: Columns = {
         "on demand": [str(plan.on_demand) for plan in plans],
         "preemptible": [str(plan.preemptible) for plan in plans],

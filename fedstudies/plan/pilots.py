@@ -45,7 +45,7 @@ class Measured:
     where: str
 
     def as_pilot(self, target: Target) -> Pilot:
-        """The pilot for the error model.
+        """Returns the pilot for the error model.
 
         Raises:
             ConfigError: it has no evaluations of the metric.
@@ -63,12 +63,12 @@ class Measured:
         return Pilot(at, [first_of[version] for version in at], inverse_J)
 
     def as_json(self) -> dict[str, Any]:
-        """The pilot as plain data for JSON."""
+        """Returns the pilot as plain data for JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> "Measured":
-        """The pilot that :meth:`as_json` wrote.
+        """Returns the pilot that :meth:`as_json` wrote.
 
         Raises:
             LookupError, TypeError, ValueError: it is none.
@@ -134,7 +134,7 @@ def read_pilot(folder: Path, where: str = "") -> Measured:
 
 
 def _durations(results: Results, *, is_round: bool) -> list[Seconds]:
-    """From each version, or each client's last update, to the next update."""
+    """Returns the times from a version, or a client's last update, to an update."""
     published = {0: results.started}
     published |= {step.version: step.at for step in results.of(Stepped)}
     last: dict[str, float] = {}
@@ -160,7 +160,7 @@ class Pilots:
         self._folder = folder / "pilots"
 
     def get(self, key: str) -> Measured | None:
-        """The pilot, or None if it is not known."""
+        """Returns the pilot, or None if it is not known."""
         path = self._folder / f"{key}.json"
         if not path.is_file():
             return None
@@ -181,7 +181,7 @@ class Pilots:
 def by_way(
     pilots: Sequence[Measured],
 ) -> Iterator[tuple[tuple[Protocol, int | None], list[Measured]]]:
-    """The pilots of each protocol and number of local steps."""
+    """Yields the pilots of each protocol and number of local steps."""
     ways: dict[tuple[Protocol, int | None], list[Measured]] = {}
     for pilot in pilots:
         ways.setdefault((pilot.protocol, pilot.local_steps), []).append(pilot)

@@ -148,7 +148,7 @@ class Planner:
         return check.holds and (budget is None or check.cost <= budget)
 
     def _is_clearly_better(self, one: Check, other: Check) -> bool:
-        """Whether the seeds show that a plan is cheaper, or sooner if that counts."""
+        """Returns whether a plan is surely cheaper, or sooner if that counts."""
         if self.question.seeks_soonest:
             found = compare_seeds(one.seconds, other.seconds).difference
         else:
@@ -174,7 +174,7 @@ class Planner:
         return check
 
     def outcome(self) -> PlanOutcome:
-        """The result."""
+        """Returns the result."""
         return PlanOutcome(
             app=self.federation.app,
             target=self.target,
@@ -190,7 +190,7 @@ class Planner:
         )
 
     def _doubts(self) -> list[str]:
-        """What the pilots cannot tell of the choice, in sentences."""
+        """Returns what the pilots cannot tell of the choice, in sentences."""
         found = []
         source = (
             f"{len(self.journals)} journals"
@@ -241,7 +241,7 @@ class Planner:
         return found
 
     def _doubts_of_time(self, check: Check) -> list[str]:
-        """Whether the simulated runs took about as long as predicted."""
+        """Returns a doubt where simulated and predicted times are far apart."""
         ratio = check.mean_seconds / check.plan.seconds
         if 1 / FAR <= ratio <= FAR:
             return []

@@ -66,7 +66,7 @@ class PreemptibleConfig(Config):
         return self
 
     def offers(self) -> list[Offer]:
-        """The offers: one, or one for each bid."""
+        """Returns the offers: one, or one for each bid."""
         if not self.quantiles:
             assert self.price is not None
             assert self.recovery_seconds is not None
@@ -86,13 +86,13 @@ class PreemptibleConfig(Config):
         return found
 
     def bid_for(self, share: float) -> float | None:
-        """F^-1: the lowest bid for which workers are there for this share of time."""
+        """Returns F^-1: the lowest bid that keeps workers for this share of time."""
         bids = [each.price for each in self.quantiles if each.share >= share]
         return bids[0] if bids else None
 
 
 class PricesConfig(Config):
-    """What workers cost."""
+    """The prices of workers."""
 
     currency: str = "USD"
     """The name of the currency, which is only shown."""

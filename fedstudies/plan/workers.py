@@ -34,7 +34,7 @@ class Workers(NamedTuple):
         return self.on_demand + self.preemptible
 
     def stays(self, seed: int, horizon: Seconds) -> list[list[Stay]]:
-        """When each worker is there; those on demand come first.
+        """Draws when each worker is there; those on demand come first.
 
         Args:
             seed: of the preemptions.
@@ -58,7 +58,7 @@ class Workers(NamedTuple):
     def cost(
         self, stays: list[list[Stay]], until: Seconds, on_demand_price: float
     ) -> float:
-        """What the workers are paid up to a time."""
+        """Returns what the workers are paid up to a time."""
         prices = [on_demand_price] * self.on_demand
         if self.offer is not None:
             prices += [self.offer.price] * self.preemptible
@@ -76,7 +76,7 @@ class Workers(NamedTuple):
         stop: dict[str, Any],
         every: int,
     ) -> dict[str, Any]:
-        """The whole config of a run with these workers.
+        """Returns the whole config of a run with these workers.
 
         Args:
             config: of the federation.

@@ -46,7 +46,7 @@ class Matrix(Outcome):
 
     @property
     def heading(self) -> str:
-        """What was measured, in a line."""
+        """The measurement in a line."""
         return (
             f"{self.app}: iterations to {self.metric} {self.target:g} of "
             f"{self.workers} workers with batches of {self.batch}, with updates up to "
@@ -55,7 +55,7 @@ class Matrix(Outcome):
 
     @property
     def verdict(self) -> str:
-        """Who suffers most and least from the longest delays, if that is no chance."""
+        """The rows that suffer most and least from the longest delays."""
         last = self.staleness[-1]
         known = [
             row for row in self.rows if row.is_reached(0) and len(row.slowdowns(last))
@@ -86,7 +86,7 @@ class Matrix(Outcome):
 
     @property
     def doubts(self) -> list[str]:
-        """What should be known before the result is used."""
+        """Sentences that limit the result."""
         found = []
         never = [row.name for row in self.rows if not row.is_reached(0)]
         if never:
@@ -144,7 +144,7 @@ class Matrix(Outcome):
         )
 
     def cells(self) -> Cells:
-        """The iterations without staleness, and the slowdowns."""
+        """Returns the iterations without staleness, and the slowdowns."""
         late = self.staleness[1:]
         head = ["optimizer", "iterations, s = 0", *(f"s = {s}" for s in late)]
         rows = [
@@ -155,7 +155,7 @@ class Matrix(Outcome):
 
     @staticmethod
     def cell(row: Row, late: int) -> str:
-        """A slowdown in words, such as ``1.40 ± 0.2``; ``≥`` where it is a bound."""
+        """Returns a slowdown, such as ``1.40 ± 0.2``; ``≥`` marks a bound."""
         found = estimate(row.slowdowns(late).tolist())
         if not found.size or not row.is_reached(0):
             return "–"
@@ -164,7 +164,7 @@ class Matrix(Outcome):
         return f"{bound}{found.mean:.2f}{around}"
 
     def as_json(self) -> JSON:
-        """All iterations, slowdowns and coherences as plain data."""
+        """Returns all iterations, slowdowns and coherences as plain data."""
         rows = [
             {
                 "name": row.name,

@@ -1,4 +1,4 @@
-"""What a federation's app trains, for the study: the samples of all its clients."""
+"""The problem that a federation's app trains: the samples of all its clients."""
 
 from collections.abc import Callable
 from functools import cache
@@ -47,8 +47,8 @@ class Goal:
             )
         self.metric, self.value = metric, value
 
-    def named(self, measured: list[str]) -> str:
-        """The metric's name among those that are measured.
+    def find_metric(self, measured: list[str]) -> str:
+        """Returns the metric's name among those that are measured.
 
         Raises:
             ConfigError: it is not measured.
@@ -65,7 +65,7 @@ class Goal:
 def problem_of(
     config: FederationConfig, workload: Workload, goal: Goal, app: str
 ) -> tuple[Callable[[int], Problem], str]:
-    """The problem that every worker of the study trains on: all samples of all clients.
+    """Returns what every worker of the study trains: all samples of all clients.
 
     Args:
         config: says how many clients share the samples out (``simulate.clients``).
@@ -98,10 +98,10 @@ def problem_of(
             f"{app}: the study is for models of weights alone; this one has batch "
             "statistics or tensors that stay on clients"
         )
-    part, rows_n = _pooled(config, workload)
+    part, rows_n = _pool_samples(config, workload)
     with user_code("evaluation"):
         first, _ = flat.evaluate(initial_model(flat, config.seed), test_data)
-    metric = goal.named(list(first))
+    metric = goal.find_metric(list(first))
     sign = -1.0 if lower_is_better(metric) else 1.0
 
     def quality(w_D: Vector) -> float:
@@ -122,8 +122,8 @@ def problem_of(
     return problem, metric
 
 
-def _pooled(config: FederationConfig, workload: Workload) -> tuple[Part, Indices]:
-    """All clients' samples, and where they lie."""
+def _pool_samples(config: FederationConfig, workload: Workload) -> tuple[Part, Indices]:
+    """Returns all clients' samples, and where they lie."""
     pool, population = Pool(counts_labels=False), Population(config.simulate, 0)
     for who in range(population.count):
         client = population.client(who)

@@ -51,15 +51,15 @@ class Row:
                 yield late, seed
 
     def iterations(self, late: int) -> list[int]:
-        """The iterations to the target by seed; ``most`` where it was not reached."""
+        """Returns the iterations to the target by seed; ``most`` if it was missed."""
         return [course.iterations or self.most for course in self._of(late)]
 
     def slowdowns(self, late: int) -> Floats:
-        """How many times the iterations without staleness were needed, by seed."""
+        """Returns how many times the iterations of s = 0 were needed, by seed."""
         return np.array([*self.by_seed(late).values()], np.float64)
 
     def by_seed(self, late: int) -> dict[int, float]:
-        """The same, with the seeds for which both runs have ended."""
+        """Returns the same, with the seeds for which both runs have ended."""
         both = [s for t, s in self.courses if t == late and (0, s) in self.courses]
         with_, without = (
             [self.courses[t, s].iterations or self.most for s in both]
@@ -68,14 +68,14 @@ class Row:
         return dict(zip(both, slowdown(with_, without).tolist(), strict=True))
 
     def is_reached(self, late: int) -> bool:
-        """Whether every seed reached the target; elsewhere slowdowns are lower bounds.
+        """Returns whether all seeds reached the target; if not, slowdowns are bounds.
 
         Nothing is known where the target was not reached without staleness either.
         """
         return all(course.iterations is not None for course in self._of(late))
 
     def coherence(self, late: int) -> Floats:
-        """The mean μ over the seeds, (T,), as far as all of them were trained."""
+        """Returns the mean μ over the seeds, (T,), as far as all were trained."""
         curves = [course.coherence_T for course in self._of(late)]
         common = min(map(len, curves), default=0)
         if not common:

@@ -127,7 +127,7 @@ def _stop(matrix: Matrix) -> Stopped:
 
 
 def optimizer_of(text: str) -> tuple[str, Optimizer]:
-    """An optimiser as ``--optimizer`` names it, such as ``momentum:lr=0.01``.
+    """Returns an optimiser as ``--optimizer`` names it, such as ``momentum:lr=0.01``.
 
     Raises:
         ConfigError: there is no such optimiser, or it has no such setting.

@@ -1,4 +1,4 @@
-"""How much an optimiser suffers when updates arrive late: the staleness study.
+"""Trains with late updates, to see how much an optimiser suffers from them.
 
 Dai, Zhou, Dong, Zhang, Xing, "Toward Understanding the Impact of Staleness in
 Distributed Machine Learning", ICLR 2019, arXiv 1810.03264, section 3. There is no
@@ -80,7 +80,7 @@ OPTIMIZERS = {
 
 
 class Problem(NamedTuple):
-    """What is trained, on which samples, and when it is good enough."""
+    """The model, its samples, and the quality that is good enough."""
 
     model: StackedModel
     initial_D: Vector
@@ -123,7 +123,7 @@ class Caches:
         self._now = 0
 
     def send(self, updates_PD: Array) -> None:
-        """Each worker sends its update, which is to be subtracted, to all caches.
+        """Sends the update of each worker, which is to be subtracted, to all caches.
 
         What is due at the start of the next iteration has arrived when this returns.
         """
@@ -139,7 +139,7 @@ class Caches:
         self._now = (self._now + 1) % slots
 
     def mean(self) -> Vector:
-        """The mean of all copies, (D,)."""
+        """Returns the mean of all copies, (D,)."""
         mean_D: Vector = self.models_PD.mean(axis=0)
         return mean_D
 
@@ -197,12 +197,12 @@ def train(
 
 
 def slowdown(late: Sequence[int], in_time: Sequence[int]) -> Floats:
-    """How many times the iterations of s = 0 others took, seed by seed."""
+    """Returns how many times the iterations of s = 0 others took, seed by seed."""
     return np.array(late, np.float64) / np.array(in_time, np.float64)
 
 
 def _full_gradient(problem: Problem, w_D: Vector) -> Vector:
-    """The gradient over all samples."""
+    """Returns the gradient over all samples."""
     sizes_1 = np.array([problem.samples])
     x_1B, y_1B = problem.batch(np.arange(problem.samples)[None])
     _, g_1D = problem.model.gradient(w_D[None], x_1B, y_1B, sizes_1)
@@ -210,6 +210,6 @@ def _full_gradient(problem: Problem, w_D: Vector) -> Vector:
 
 
 def _coherence(past: Sequence[Vector]) -> float:
-    """μ_t = min over the last s gradients of <∇F_t, ∇F_j> / |∇F_t|² (definition 1)."""
+    """Returns μ_t = min_j <∇F_t, ∇F_j> / |∇F_t|², j of the last s (definition 1)."""
     last_D = past[-1].astype(np.float64)
     return min(float(last_D @ g_D) for g_D in past) / float(last_D @ last_D)

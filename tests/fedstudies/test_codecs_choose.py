@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedstudies.codecs.choose import Point, pareto_front, recommended
+from fedstudies.codecs.choose import Point, pareto_front, recommend
 from fedstudies.statistics import standard_error
 
 NOTHING = Point(50, math.nan)
@@ -33,7 +33,7 @@ def test_equal_points_are_on_the_front_together() -> None:
 
 def test_what_learnt_nothing_is_neither_on_the_front_nor_in_its_way() -> None:
     assert pareto_front([Point(1000, 0.9), NOTHING]) == [True, False]
-    assert recommended([Point(1000, 0.9), NOTHING], 1.0) == 0
+    assert recommend([Point(1000, 0.9), NOTHING], 1.0) == 0
 
 
 @pytest.mark.parametrize(
@@ -42,29 +42,29 @@ def test_what_learnt_nothing_is_neither_on_the_front_nor_in_its_way() -> None:
 def test_the_fewest_bytes_within_the_tolerance_are_taken(
     tolerance: float, place: int
 ) -> None:
-    assert recommended(HAND_MADE, tolerance) == place
+    assert recommend(HAND_MADE, tolerance) == place
 
 
 def test_a_loss_of_exactly_the_tolerance_is_accepted() -> None:
     points = [Point(1000, 0.95), Point(100, 0.95 - 0.005)]
-    assert recommended(points, 0.005) == 1
+    assert recommend(points, 0.005) == 1
     points = [Point(1000, 0.3), Point(100, 0.1 + 0.2 - 0.005)]
-    assert recommended(points, 0.005) == 1
+    assert recommend(points, 0.005) == 1
 
 
 def test_a_loss_to_be_minimised_is_a_negative_score() -> None:
     points = [Point(1000, -0.25), Point(100, -0.254), Point(10, -0.26)]
-    assert recommended(points, 0.005) == 1
+    assert recommend(points, 0.005) == 1
 
 
 def test_of_equal_bytes_the_better_and_then_the_earlier_one_is_taken() -> None:
     points = [Point(1000, 0.9), Point(10, 0.897), Point(10, 0.899), Point(10, 0.899)]
-    assert recommended(points, 0.005) == 2
+    assert recommend(points, 0.005) == 2
 
 
 def test_where_the_first_one_learnt_nothing_none_is_taken() -> None:
-    assert recommended([NOTHING, Point(10, 0.9)], 0.005) is None
-    assert recommended([], 0.005) is None
+    assert recommend([NOTHING, Point(10, 0.9)], 0.005) is None
+    assert recommend([], 0.005) is None
 
 
 def test_the_error_of_the_mean_is_that_of_the_seeds_differences() -> None:
@@ -122,7 +122,7 @@ def test_along_the_front_more_bytes_are_better_scores(points: list[Point]) -> No
 def test_the_pair_to_take_is_good_enough_and_none_that_is_has_fewer_bytes(
     points: list[Point], tolerance: float
 ) -> None:
-    place = recommended(points, tolerance)
+    place = recommend(points, tolerance)
     if math.isnan(points[0].score):
         assert place is None
         return
@@ -139,7 +139,7 @@ def test_the_pair_to_take_is_good_enough_and_none_that_is_has_fewer_bytes(
 def test_the_pair_to_take_is_on_the_front(
     points: list[Point], tolerance: float
 ) -> None:
-    place = recommended(points, tolerance)
+    place = recommend(points, tolerance)
     assert place is None or pareto_front(points)[place]
 
 
@@ -147,7 +147,7 @@ def test_the_pair_to_take_is_on_the_front(
 def test_whoever_accepts_more_never_gets_more_bytes(
     points: list[Point], one: float, other: float
 ) -> None:
-    strict, mild = (recommended(points, t) for t in sorted((one, other)))
+    strict, mild = (recommend(points, t) for t in sorted((one, other)))
     if strict is not None and mild is not None:
         assert points[mild].nbytes <= points[strict].nbytes
 
@@ -159,7 +159,7 @@ def test_the_order_of_the_others_changes_nothing_but_places(
     rest = points[1:]
     random.shuffle(rest)  # type: ignore[attr-defined]
     shuffled = [points[0], *rest]
-    before, after = recommended(points, tolerance), recommended(shuffled, tolerance)
+    before, after = recommend(points, tolerance), recommend(shuffled, tolerance)
     assert (before is None) == (after is None)
     if before is not None and after is not None:
         assert points[before] == shuffled[after]

@@ -21,7 +21,7 @@ from fedstudies.influence.outcome import (
     Influence,
     Row,
     bars_figure,
-    ranked,
+    rank,
     scatter_figure,
 )
 from fedstudies.influence.repetition import Repetition
@@ -115,7 +115,7 @@ def audited(**rows: Any) -> Audit:
         versions=9,
         settings=Settings("hessian", 50, truncate=False),
         values={"loss": 0.5, "accuracy": 0.9},
-        rows=ranked("loss", found),
+        rows=rank("loss", found),
     )
 
 
