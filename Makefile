@@ -35,6 +35,9 @@ $(VENV)/.stamp: pyproject.toml constraints.txt hatch_build.py $(wildcard fedcore
 	$(BIN)/pip install -q -c constraints.txt --group dev -e ".[torch]"
 	@touch $@
 
+# A worker has one core: the threads of NumPy and torch would wait for one another.
+test test-slow test-extras test-oldest: export OMP_NUM_THREADS := 1
+
 demo: $(VENV)/.stamp  ## a server, a dozen clients, four kills, and a report
 	$(PY) -m examples.demo
 

@@ -5,7 +5,7 @@ import io
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -24,17 +24,10 @@ from fedserver import core
 from fedserver.server import Server
 from fedserver.view.json_log import JsonLog
 from fedserver.view.progress import Progress
+from tests.patience import PATIENCE
+from tests.patience import until as until
 
 DIM = 100
-PATIENCE = 30.0
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> None:
-    """Looks again and again until something is so."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.005)
 
 
 @pytest.fixture(autouse=True)

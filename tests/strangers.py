@@ -1,39 +1,10 @@
 """What a folder of a stranger may hold in place of a file."""
 
 import os
-import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from types import FrameType
-
-
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Raises where the block computes for longer, or waits for ever, as for a pipe.
-
-    Seconds of CPU count, so that a busy machine changes nothing. Whoever waits takes
-    none: what is not through after six times as long on the clock waits for ever.
-    """
-
-    def late(number: int, frame: FrameType | None) -> None:
-        raise AssertionError(f"it hangs: not through within {seconds:g} s")
-
-    timers = {
-        signal.SIGPROF: (signal.ITIMER_PROF, seconds),
-        signal.SIGALRM: (signal.ITIMER_REAL, 6 * seconds),
-    }
-    before = {number: signal.signal(number, late) for number in timers}
-    for timer, limit in timers.values():
-        signal.setitimer(timer, limit)
-    try:
-        yield
-    finally:
-        for timer, _ in timers.values():
-            signal.setitimer(timer, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def a_pipe(path: Path) -> None:

@@ -3,13 +3,13 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from benchmarks.flower.processes import end
 from benchmarks.flower.report import deployed_table
 from benchmarks.flower.watched import Memory, descendants
 from fedcore.typing import JSON
+from tests.patience import until
 
 SLEEPS = "import time; time.sleep(60)"
 # A child in a session of its own: a signal to the parent's group does not reach it.
@@ -45,19 +45,14 @@ def test_a_killed_process_takes_along_what_it_started() -> None:
     assert [*descendants(parent.pid)] == [parent.pid, child]
     assert os.getsid(child) == child
     end(parent)
-    deadline = time.monotonic() + 10
-    while is_running(child) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not is_running(child)
+    until(lambda: not is_running(child), "the child ends")
 
 
 def test_memory_is_told_by_the_kind_of_process() -> None:
     parent, _ = family()
     try:
         with Memory(parent.pid, {"a-parent": "parent", "a-child": "child"}) as memory:
-            deadline = time.monotonic() + 10
-            while len(memory.most) < 2 and time.monotonic() < deadline:
-                time.sleep(0.01)
+            until(lambda: len(memory.most) == 2, "both are seen")
         assert memory.most.keys() == {"parent", "child"}
         assert all(1 < megabytes < 1000 for megabytes in memory.most.values())
     finally:

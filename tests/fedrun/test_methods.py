@@ -23,6 +23,7 @@ from fedrun.run import open_run
 from fedview.results import Results
 from tests.fedsim.toys import linear, settings, toy
 from tests.integration.typed import desk, typed
+from tests.patience import PATIENCE
 
 WORKLOAD = linear()
 OWN = '''
@@ -228,7 +229,7 @@ def check(folder: Path, yaml: Path) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 

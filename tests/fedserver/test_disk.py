@@ -28,6 +28,7 @@ from fedrun.journal.store import NO_FACTS, Facts, Row
 from fedserver.cli import main
 from tests.fedrun.journal.runs import LARGE, Written
 from tests.fedserver.honest import still_serves
+from tests.patience import PATIENCE
 from tests.peer import Peer, packed
 from tests.served import Served, ones, settings, until
 
@@ -209,7 +210,7 @@ def test_a_file_that_may_not_grow_is_a_disk_that_failed(tmp_path: Path) -> None:
                 peer.stub.push(iter(frames), timeout=3.0)
             assert "disk is full or fails" in refused(peer)
         process.terminate()
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
         process.communicate()

@@ -6,7 +6,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from multiprocessing import active_children, current_process
@@ -33,6 +32,7 @@ from fedsim.engines.stacked.worker import Reply, Share, Trial, portable
 from fedsim.engines.stacked.worker_pool import LinkLostError, WorkerPool, dealt_out
 from fedview.results import Results
 from tests.fedsim.test_stacked import SETTINGS, WORKLOAD, told
+from tests.patience import PATIENCE, until
 
 torch = pytest.importorskip("torch")
 
@@ -453,7 +453,10 @@ def command(desk: Path) -> "Iterator[subprocess.Popen[str]]":
         start_new_session=True,
     ) as process:
         try:
-            wait_for(lambda: Path("begun").exists() or process.poll() is not None)
+            until(
+                lambda: Path("begun").exists() or process.poll() is not None,
+                "the app begins",
+            )
             yield process
         finally:
             process.kill()
@@ -465,13 +468,6 @@ def family(pid: int) -> Iterator[int]:
         for child in (task / "children").read_text().split():
             yield int(child)
             yield from family(int(child))
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="looks into /dev/shm")
@@ -497,8 +493,11 @@ def test_nothing_outlives_the_command(
     else:
         command.kill()
     with closing(SharedMemory(create=True, size=1)) as foreign:
-        _, err = command.communicate(timeout=60)
-        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in others))
+        _, err = command.communicate(timeout=PATIENCE)
+        until(
+            lambda: not any(Path(f"/proc/{pid}").exists() for pid in others),
+            "the others end",
+        )
         foreign.unlink()
     assert (command.returncode == 0) == (which is signal.SIGINT), err
     assert not [name for name in names if Path(name).exists()]

@@ -1,5 +1,6 @@
 """Many clients at once come to what they come to one by one."""
 
+import gc
 import json
 import tracemalloc
 from collections import Counter
@@ -31,6 +32,7 @@ from fedrun.data import digits
 from fedrun.journal import Journal, recover, verify
 from fedrun.traffic import Lane, Traffic
 from fedrun.traffic_file import LaneRow, TrafficFile, read_traffic
+from fedsim.engines.stacked.collector import few_collections
 from fedsim.engines.stacked.stack import Stack
 from fedsim.evaluator import NAME
 from fedview.results import Results
@@ -966,3 +968,14 @@ def test_a_year_of_phones_that_are_seldom_there_leaves_nothing_behind(
     assert len(results.of(Decided)) > 500
     assert len(months) == 12
     assert months[-1] < months[1] + 2e6  # all its updates would be four
+
+
+def test_what_a_caller_exempts_from_the_search_for_cycles_stays_exempt() -> None:
+    gc.unfreeze()
+    with few_collections():
+        assert gc.get_freeze_count()
+    assert not gc.get_freeze_count()
+    gc.freeze()
+    with few_collections():
+        assert gc.get_freeze_count()
+    assert gc.get_freeze_count()

@@ -39,6 +39,7 @@ from fedstudies.trial import Place, Trial
 from tests.fedsim import toys
 from tests.fedsim.toys import APP, settings, toy, write
 from tests.integration.typed import desk, typed
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 ONE = ("--uplink", "top_k:ratio=0.2", "--downlink", "uniform:bits=4")
@@ -321,7 +322,7 @@ def test_a_signal_ends_all_processes_politely(which: signal.Signals) -> None:
     # The second process may be done with another pair before the uncompressed one is.
     assert any(" identity up, identity down" in line for line in process.stderr)
     os.killpg(process.pid, which)
-    out, err = process.communicate(timeout=60)  # ends when the last process has
+    out, err = process.communicate(timeout=PATIENCE)  # ends when the last process has
     assert process.returncode == 0
     assert "Traceback" not in err
     assert "stopped" in err.splitlines()

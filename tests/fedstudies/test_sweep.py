@@ -37,6 +37,7 @@ from fedstudies.sweep.points import (
 from fedstudies.trial import Group, Place, Trial, read_trial
 from tests.fedsim.toys import APP, settings, toy, write
 from tests.integration.typed import Ended, desk, typed
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 GRID = ("--grid", "algorithm.buffer=1,2")
@@ -456,7 +457,7 @@ def test_a_signal_ends_all_processes_politely() -> None:
     assert process.stderr is not None
     assert any(line.startswith("2/60 ") for line in process.stderr)
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert "Traceback" not in err
     assert "done and kept; the same command goes on" in err

@@ -18,6 +18,7 @@ from fedcore.errors import JournalError
 from fedview.results import Results
 from tests.fedsim import toys
 from tests.integration.typed import WORKLOAD, desk, typed
+from tests.patience import PATIENCE
 from tests.served import Served, served, settings, until
 from tools.local import LocalFederation
 
@@ -691,7 +692,7 @@ def test_a_simulation_that_is_interrupted_can_go_on_and_be_looked_at(
     )
     until(lambda: versions(folder / "run") > 3, "some versions")
     process.send_signal(which)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert said.splitlines()[-1].endswith("fedsim run fed.yaml --resume run")
     assert Results(folder / "run").summary["ended"] is None

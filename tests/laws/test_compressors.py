@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from fedcore import payloads
@@ -398,7 +398,6 @@ OF_ALL: list[tuple[Callable[..., None], st.SearchStrategy[Any]]] = [
     ids=[law.__name__.removeprefix("test_") for law, _ in OF_ALL],
 )
 @given(st.data())
-@settings(max_examples=5)
 def test_memories_around_any_codec_keep_the_law(
     law: Any, drawn: st.SearchStrategy[Any], data: st.DataObject
 ) -> None:

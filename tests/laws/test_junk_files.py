@@ -50,9 +50,9 @@ from fedstudies.plan.price_file import EXAMPLES, read_prices
 from fedview.results import FRAMES, Results
 from tests.fedrun.journal.runs import written
 from tests.fedview.report.story import short_story
-from tests.strangers import within
+from tests.patience import must_end
 
-SECONDS, MEMORY = 60.0, 300 << 10  # in kB
+MEMORY = 300 << 10  # in kB
 LONGEST = 5_000  # characters of what is said
 
 PIECES = [
@@ -186,7 +186,7 @@ def said(read: Callable[[], object]) -> str:
     """What is said of junk; empty if it could be read."""
     before = getrusage(RUSAGE_SELF).ru_maxrss
     try:
-        with within(SECONDS):
+        with must_end():
             read()
     except LatecomerError as error:
         return str(error)

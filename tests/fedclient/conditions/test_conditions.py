@@ -2,7 +2,6 @@
 
 import os
 import stat
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from fedclient.device.conditions.readings import (
     read_times,
 )
 from fedcore.errors import ConfigError
+from tests.patience import must_end, until
 
 
 def at(hour: int, minute: int = 0) -> datetime:
@@ -261,17 +261,15 @@ def test_a_command_that_hangs_is_killed_with_what_it_started(
 ) -> None:
     monkeypatch.setattr(readings, "_LONGEST", 0.5)
     child = tmp_path / "child"
-    script = f"sleep 60 & echo $! > {child}; wait"
+    script = f"sleep 600 & echo $! > {child}; wait"
     reader = Reader(asked(unmetered={"command": ["sh", "-c", script]}))
-    began = time.monotonic()
-    assert reader.read().metered is None
-    assert time.monotonic() - began < 30
+    with must_end():
+        assert reader.read().metered is None
     status = Path("/proc") / child.read_text().strip() / "stat"
-    while time.monotonic() - began < 30:  # a killed process takes a moment to end
-        if not status.exists() or status.read_text().split()[2] in "ZX":
-            break
-    else:
-        pytest.fail("what the command started goes on")
+    until(
+        lambda: not status.exists() or status.read_text().split()[2] in "ZX",
+        "the process that the command started ends",
+    )
 
 
 def test_a_command_that_is_not_there_is_refused_at_the_start() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from fedrun.cli import entry
 from tests.imports import imported_by
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.processes
 
@@ -46,7 +47,7 @@ def test_an_interruption_of_the_imports_is_one_sentence(
     assert process.stdout is not None
     assert process.stdout.readline() == "imports\n"
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=PATIENCE)
     assert (process.returncode, said) == (1, entry.SENTENCE.decode())
 
 
@@ -104,7 +105,7 @@ def started(code: str, folder: Path, **env: str) -> "subprocess.Popen[bytes]":
 def test_a_terminal_that_cannot_show_a_character_shows_another(tmp_path: Path) -> None:
     code = "import sys\nprint('λ is 1')\nprint('½', file=sys.stderr)\n"
     process = started(code, tmp_path, PYTHONIOENCODING="ascii:strict")
-    assert process.communicate(timeout=30) == (b"? is 1\n", b"?\n")
+    assert process.communicate(timeout=PATIENCE) == (b"? is 1\n", b"?\n")
 
 
 def test_a_thread_of_the_app_that_does_not_end_is_named(tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ def test_a_thread_of_the_app_that_does_not_end_is_named(tmp_path: Path) -> None:
     said = process.stderr.readline()
     assert said == b"the command has ended, and waits for threads of the app: upload\n"
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30) == (b"", b"")
+    assert process.communicate(timeout=PATIENCE) == (b"", b"")
     assert process.returncode == -signal.SIGINT
 
 
