@@ -157,7 +157,7 @@ def test_the_clients_of_a_journal_are_named_and_not_its_evaluator(
     journal: Path,
 ) -> None:
     names = "client-0, client-1, client-2$"
-    with pytest.raises(ConfigError, match=f"--client says whose .* {names}"):
+    with pytest.raises(ConfigError, match=f"client says whose .* {names}"):
         latecomer.predict(journal)
     with pytest.raises(ConfigError, match=f"no client of this name; it has {names}"):
         latecomer.predict(journal, client="zoe")
