@@ -272,6 +272,8 @@ def test_what_a_failing_disk_did_not_take_is_written_once_it_works(
     failures: list[str] = []
 
     def fail() -> None:
+        if not run.state.applied:
+            return  # a record from before the push, on which no answer depends
         failures.append(words)
         raise DiskError(f"journal: {words}")
 
