@@ -19,12 +19,10 @@ from tests.mutants.trial import Baseline, is_caught, measure, warm_up
 CACHE = ROOT / ".cache" / "mutants"
 
 
-def attack(target: Target, given: argparse.Namespace) -> Book:
-    """Tries the mutants of a module that have not been tried."""
+def attack(target: Target, found: list[Mutant], drawn: list[Mutant]) -> Book:
+    """Tries the mutants of a module that were drawn and have not been tried."""
     folder = CACHE / target.name
     folder.mkdir(parents=True, exist_ok=True)
-    found = mutants(target.path, target.source)
-    drawn = _drawn(found, given.sample, given.seed)
     book = Book(target.path, folder / "tried.jsonl", total=len(found), drawn=drawn)
     unexplained = book.unexplained()
     due = [
@@ -43,10 +41,23 @@ def attack(target: Target, given: argparse.Namespace) -> Book:
     return book
 
 
-def _drawn(found: list[Mutant], sample: int, seed: int) -> list[Mutant]:
-    if not sample or sample >= len(found):
+def _draw(
+    found: dict[str, list[Mutant]], given: argparse.Namespace
+) -> dict[str, list[Mutant]]:
+    """Returns the mutants to try, by module."""
+    if given.draw:
+        lot = random.Random(given.seed)
+        every = [(path, mutant) for path, of_it in found.items() for mutant in of_it]
+        drawn = dict[str, list[Mutant]]()
+        for path, mutant in lot.sample(every, min(given.draw, len(every))):
+            drawn.setdefault(path, []).append(mutant)
+        return drawn
+    if not given.sample:
         return found
-    return random.Random(seed).sample(found, sample)
+    return {
+        path: random.Random(given.seed).sample(of_it, min(given.sample, len(of_it)))
+        for path, of_it in found.items()
+    }
 
 
 def _spans(source: str) -> dict[int, tuple[int, int]]:
@@ -86,6 +97,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("modules", nargs="*", help="paths, or parts of paths")
     parser.add_argument("--sample", type=int, default=0, help="so many of each module")
+    parser.add_argument("--draw", type=int, default=0, help="so many of all together")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--save", type=Path, help=f"write the figures, {RESULTS}")
     parser.add_argument("--table", action="store_true", help="of what is saved")
@@ -99,11 +111,23 @@ def main() -> int:
         if not given.modules or any(part in target.path for part in given.modules)
     ]
     warm_up()
-    books = [attack(target, given) for target in chosen]
+    found = {target.path: mutants(target.path, target.source) for target in chosen}
+    drawn = _draw(found, given)
+    books = [
+        attack(target, found[target.path], drawn[target.path])
+        for target in chosen
+        if target.path in drawn
+    ]
     for book in books:
         print(book.line())
     if given.save:
-        save(given.save, books, given.sample, given.seed, version("cosmic_ray"))
+        save(
+            given.save,
+            books,
+            given.draw or given.sample,
+            given.seed,
+            version("cosmic_ray"),
+        )
     return 1 if any(book.unexplained() for book in books) else 0
 
 

@@ -160,7 +160,9 @@ def _disasters() -> Iterator[Quote]:
     modules = saved("mutants")["modules"].values()
     counts = ("mutants", "tried", "caught", "equivalent", "survived")
     sums = {k: sum(m[k] for m in modules) for k in counts}
-    yield Quote("`make mutants`", "", pool(sums))
+    planted = saved("planted")["modules"].values()
+    drawn = {k: sum(m[k] for m in planted) for k in counts[1:]}
+    yield Quote("`make mutants`", "", pool(sums, drawn))
 
 
 # --------------------------------------------------------------------- simulation
