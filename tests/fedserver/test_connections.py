@@ -19,8 +19,8 @@ from fedwire.v1 import federation_pb2 as pb
 from fedserver.calls import connections as module
 from fedserver.calls.connections import Address, Disconnector, address_of, neighbours_of
 from fedserver.calls.listening import options
-from tests.peer import CALL, Peer, packed
 from tests.patience import PATIENCE
+from tests.peer import CALL, Peer, packed
 from tests.served import ones, served, settings, until
 
 DIM = 200_000  # updates of 0.8 MB, which lie in segments: files that must be opened
