@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedrun.journal.store import NO_FACTS, Facts, Row
-from tests.served import PATIENCE, Served, until
+from tests.patience import PATIENCE
+from tests.served import Served, until
 
 
 class Disk:

@@ -19,8 +19,9 @@ from fedwire.v1 import federation_pb2 as pb
 from fedserver.calls import connections as module
 from fedserver.calls.connections import Address, Disconnector, address_of, neighbours_of
 from fedserver.calls.listening import options
+from tests.patience import PATIENCE
 from tests.peer import CALL, Peer, packed
-from tests.served import PATIENCE, ones, served, settings, until
+from tests.served import ones, served, settings, until
 
 DIM = 200_000  # updates of 0.8 MB, which lie in segments: files that must be opened
 FEW = 300  # descriptors of a server, as a container may have

@@ -970,12 +970,10 @@ def test_a_year_of_phones_that_are_seldom_there_leaves_nothing_behind(
     assert months[-1] < months[1] + 2e6  # all its updates would be four
 
 
-def test_what_a_caller_exempts_from_the_search_for_cycles_stays_exempt() -> None:
-    gc.unfreeze()
+def test_a_run_delays_the_search_for_cycles_and_exempts_what_was_there() -> None:
+    usual = gc.get_threshold()
     with few_collections():
+        assert gc.get_threshold()[0] > usual[0]
         assert gc.get_freeze_count()
+    assert gc.get_threshold() == usual
     assert not gc.get_freeze_count()
-    gc.freeze()
-    with few_collections():
-        assert gc.get_freeze_count()
-    assert gc.get_freeze_count()

@@ -13,18 +13,16 @@ def few_collections() -> Iterator[None]:
 
     A simulation makes many small objects and no cycles of them. Without this, Python
     would search the data about 100,000 clients again and again, which took a fifth of
-    the time. What the caller has frozen stays frozen.
+    the time.
     """
     before = gc.get_threshold()
     if not before[0] or not gc.isenabled():
         yield
         return
-    frozen = gc.get_freeze_count()
     gc.freeze()
     gc.set_threshold(max(_NEW_OBJECTS, before[0]), *before[1:])
     try:
         yield
     finally:
         gc.set_threshold(*before)
-        if not frozen:
-            gc.unfreeze()
+        gc.unfreeze()
