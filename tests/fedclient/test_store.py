@@ -183,8 +183,10 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_what_a_method_keeps_is_written_beside_what_has_not_changed(
     tmp_path: Path, changed: str
 ) -> None:
-    before = replace(FULL, **{tree: {"a": vector(1.0)} for tree in TREES})
-    after = replace(before, **{changed: {"a": vector(2.0), "b": vector(3.0)}})
+    kept: dict[str, Any] = {tree: {"a": vector(1.0)} for tree in TREES}
+    grown: dict[str, Any] = {changed: {"a": vector(2.0), "b": vector(3.0)}}
+    before = replace(FULL, **kept)
+    after = replace(before, **grown)
     assert same(loaded(saved(tmp_path, before, after)), after)
 
 

@@ -210,7 +210,7 @@ def test_numbers_of_a_header_are_believed_up_to_their_bounds(
 ) -> None:
     desk = Desk(FedBuff(buffer=9))
     desk.enrol("a")
-    desk.push("a", 1, **changes)  # type: ignore[arg-type]
+    desk.push("a", 1, **changes)
     assert desk.ack.answer is verdict
     assert bool(desk.ack.reason) is (verdict is not Verdict.ACCEPTED)
 

@@ -233,7 +233,7 @@ def test_a_value_that_is_no_number_is_discarded(desk: Desk, bad: float) -> None:
 def test_what_cannot_be_read_is_rejected_with_the_reason(
     desk: Desk, changes: dict[str, object], reason: str
 ) -> None:
-    desk.push("a", 1, **changes)  # type: ignore[arg-type]
+    desk.push("a", 1, **changes)
     assert desk.ack.answer is Verdict.REJECTED_MALFORMED
     assert reason in desk.ack.reason
     assert desk.ack.weight == 0.0
