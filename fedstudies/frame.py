@@ -10,8 +10,7 @@ and a line of both helps, which is the docstring below it::
         throws: Count = 100
         \"\"\"How often it is thrown.\"\"\"
 
-        @abstractmethod
-    def perform(self, console: Console) -> Steps["Throws"]:
+        def perform(self, console: Console) -> Steps["Throws"]:
             yield Phase("throws", self.throws)
             ...
 

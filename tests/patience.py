@@ -11,7 +11,6 @@ from types import FrameType
 from typing import Any
 
 PATIENCE = 100.0  # seconds; pytest ends a test after 120
-_COMPUTING = 60.0  # seconds of CPU
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> None:
@@ -23,18 +22,20 @@ def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) ->
 
 
 @contextmanager
-def must_end() -> Iterator[None]:
-    """Raises where the block computes for long, or waits for ever, as for a pipe.
+def must_end(computing: float) -> Iterator[None]:
+    """Raises where the block computes for longer, or waits for ever, as for a pipe.
 
-    Seconds of CPU count, so that a busy machine changes nothing. Code that waits takes
-    none: the clock stops it.
+    Code that waits takes no CPU: the clock stops it.
+
+    Args:
+        computing: seconds of CPU, so that a busy machine changes nothing.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise AssertionError("it hangs")
+        raise AssertionError(f"it hangs: not through after {computing:g} s of CPU")
 
     timers = {
-        signal.SIGPROF: (signal.ITIMER_PROF, _COMPUTING),
+        signal.SIGPROF: (signal.ITIMER_PROF, computing),
         signal.SIGALRM: (signal.ITIMER_REAL, PATIENCE),
     }
     before = {number: signal.signal(number, stop) for number in timers}

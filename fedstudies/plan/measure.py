@@ -59,7 +59,7 @@ class PilotRuns:
 
     @property
     def size(self) -> int:
-        """The number of pilots."""
+        """The number of simulated pilots, of all settings of steps and all seeds."""
         return PILOTS * len(self.local_steps) * len(self.seeds)
 
     def simulate(self) -> Generator[int]:

@@ -174,7 +174,7 @@ class Planner:
         return check
 
     def outcome(self) -> PlanOutcome:
-        """Returns the result."""
+        """Returns the plans found so far, with the check of the best one and doubts."""
         return PlanOutcome(
             app=self.federation.app,
             target=self.target,

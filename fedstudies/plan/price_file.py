@@ -92,7 +92,7 @@ class PreemptibleConfig(Config):
 
 
 class PricesConfig(Config):
-    """The prices of workers."""
+    """Prices of workers for an hour, always there or preemptible, in one currency."""
 
     currency: str = "USD"
     """The name of the currency, which is only shown."""

@@ -46,7 +46,7 @@ class Matrix(Outcome):
 
     @property
     def heading(self) -> str:
-        """The measurement in a line."""
+        """A line that says what the numbers of the rows are and how they were got."""
         return (
             f"{self.app}: iterations to {self.metric} {self.target:g} of "
             f"{self.workers} workers with batches of {self.batch}, with updates up to "

@@ -26,7 +26,7 @@ def test_what_is_no_file_is_not_read(
 ) -> None:
     path = tmp_path / "file"
     odd(path)
-    with must_end(), pytest.raises(OSError, match=str(path)):
+    with must_end(5), pytest.raises(OSError, match=str(path)):
         read_plain(path, links=False)
 
 
@@ -36,7 +36,7 @@ def test_what_is_no_file_is_not_written(
 ) -> None:
     path = tmp_path / "file"
     odd(path)
-    with must_end(), pytest.raises(OSError, match=str(path)):
+    with must_end(5), pytest.raises(OSError, match=str(path)):
         os.close(open_to_write(path))
 
 
@@ -73,7 +73,7 @@ def test_a_place_that_is_no_file_is_not_replaced(
     path = tmp_path / "page"
     odd(path)
     before = path.lstat()
-    with must_end(), pytest.raises(OSError, match=str(path)):
+    with must_end(5), pytest.raises(OSError, match=str(path)):
         write_text(path, "hello")
     assert path.lstat() == before
     assert os.listdir(tmp_path) == ["page"]

@@ -52,7 +52,7 @@ from tests.fedrun.journal.runs import written
 from tests.fedview.report.story import short_story
 from tests.patience import must_end
 
-MEMORY = 300 << 10  # in kB
+SECONDS, MEMORY = 60.0, 300 << 10  # of CPU; in kB
 LONGEST = 5_000  # characters of what is said
 
 PIECES = [
@@ -186,7 +186,7 @@ def said(read: Callable[[], object]) -> str:
     """What is said of junk; empty if it could be read."""
     before = getrusage(RUSAGE_SELF).ru_maxrss
     try:
-        with must_end():
+        with must_end(SECONDS):
             read()
     except LatecomerError as error:
         return str(error)

@@ -263,7 +263,7 @@ def test_a_command_that_hangs_is_killed_with_what_it_started(
     child = tmp_path / "child"
     script = f"sleep 600 & echo $! > {child}; wait"
     reader = Reader(asked(unmetered={"command": ["sh", "-c", script]}))
-    with must_end():
+    with must_end(30):
         assert reader.read().metered is None
     status = Path("/proc") / child.read_text().strip() / "stat"
     until(

@@ -54,14 +54,6 @@ def test_a_small_task_is_refused_before_it_is_computed(desk: Desk) -> None:
     assert not desk.coordinator.rounds.leases.busy
 
 
-def test_what_was_announced_of_a_refused_task_is_forgotten(desk: Desk) -> None:
-    plans = desk.coordinator.state.learnt.plans
-    desk.pull("a", plan=Plan(12))
-    assert plans.of("a", 0) is not None
-    desk.pull("a", plan=Plan(9))  # it asks again, for less
-    assert plans.of("a", 0) is None
-
-
 def test_its_place_goes_to_another_client(desk: Desk) -> None:
     desk.pull("b", plan=Plan(10))
     assert desk.given == ["b"]
@@ -204,6 +196,17 @@ def test_records_and_snapshots_restore_what_was_judged() -> None:
         assert other.coordinator.state.learnt.plans.of("a", 0) is not None
         other.push("a", 1, samples=1)
         assert other.ack.answer is Verdict.ACCEPTED
+
+
+def test_a_replay_forgets_what_was_announced_of_a_refused_task() -> None:
+    live, records = run_with_a_refusal()
+    live.pull("a", plan=Plan(2))  # it asks again, for less
+    records += [a.record for a in live.actions if isinstance(a, Persist)]
+    replayed = Desk(live.coordinator.algorithm.config)
+    for record in records:
+        replayed.coordinator.state.restore(record)
+    for desk in (live, replayed):
+        assert desk.coordinator.state.learnt.plans.of("a", 0) is None
 
 
 def run_with_a_refusal() -> tuple[Desk, list[Any]]:

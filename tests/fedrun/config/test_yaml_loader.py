@@ -63,7 +63,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED, ids=[text[:20] for text in REFUSED])
 def test_what_is_no_plain_data_is_one_short_sentence(text: str) -> None:
-    with must_end(), pytest.raises(ConfigError) as caught:
+    with must_end(20), pytest.raises(ConfigError) as caught:
         mapping_of(text, "fed.yaml")
     said = str(caught.value)
     assert said.startswith("fed.yaml:")
@@ -130,7 +130,7 @@ def test_a_setting_of_the_command_line_is_data_or_a_short_sentence(value: str) -
         raw: dict[str, Any] = {"app": "a:b"}
         said = ""
         try:
-            with must_end():
+            with must_end(20):
                 change_config(raw, f"{name}={value}")
                 parse_config(raw)
         except ConfigError as error:
@@ -141,7 +141,7 @@ def test_a_setting_of_the_command_line_is_data_or_a_short_sentence(value: str) -
 
 def test_a_thousand_mistakes_are_told_by_the_first_ones() -> None:
     text = "\n".join(f"a{n}: {n}" for n in range(1_000))
-    with must_end(), pytest.raises(ConfigError) as caught:
+    with must_end(20), pytest.raises(ConfigError) as caught:
         parse_config(mapping_of(text, "fed.yaml"), "fed.yaml", text)
     first, *others, last = str(caught.value).splitlines()
     assert first.startswith("fed.yaml:1: a0: unknown key; ")

@@ -34,6 +34,8 @@ from tests.fedstudies.test_files import Sides
 from tests.patience import must_end
 from tests.strangers import ODD, a_hole, a_link, a_pipe
 
+SECONDS = 20.0  # of CPU
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -103,7 +105,7 @@ def test_a_part_of_a_run_that_is_no_file_is_told_by_name(
         lambda: Journal.open(folder),
         lambda: remove(folder),
     ):
-        with must_end(), pytest.raises(JournalError) as raised:
+        with must_end(SECONDS), pytest.raises(JournalError) as raised:
             use()
         assert str(path) in str(raised.value)
         assert " is a" in str(raised.value) or "claims" in str(raised.value)
@@ -149,7 +151,7 @@ def test_a_foreign_schema_is_one_clear_error(
         lambda: Journal.open(folder, repairing=True),
         lambda: backup(folder, tmp_path / "copy"),
     ):
-        with must_end(), pytest.raises(JournalError) as raised:
+        with must_end(SECONDS), pytest.raises(JournalError) as raised:
             use()
         assert "somebody else has made it" in str(raised.value)
         assert str(folder / "journal.sqlite3") in str(raised.value)
@@ -269,7 +271,7 @@ def test_nothing_that_is_written_leaves_its_folder(
             foreign.write_bytes(b"mine")
         (folder / name).parent.mkdir(parents=True)
         (folder / name).symlink_to(foreign)
-        with must_end(), suppress(LatecomerError, OSError):
+        with must_end(SECONDS), suppress(LatecomerError, OSError):
             WRITERS[what](run, folder)
         assert is_folder or foreign.read_bytes() == b"mine", name
         assert len(list(outside.iterdir())) == (not is_folder), name
@@ -296,7 +298,7 @@ def test_bytes_that_cannot_be_read_are_told_and_end_nothing(
     tmp_path: Path, odd: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     odd(tmp_path / TRAFFIC)
-    with must_end():
+    with must_end(SECONDS):
         read_traffic(tmp_path)
         file = TrafficFile(tmp_path)
         file.save(file.load(), [("ann", "up", "dense", 1, 2, 3)])
