@@ -3,16 +3,22 @@
 import json
 from pathlib import Path
 
+from benchmarks import basis
 from fedcore.typing import JSON
 
 EARLIER = "earlier"
 
 
 def after(before: JSON, run: JSON) -> JSON:
-    """A run, with those that were saved before it: the oldest comes first."""
+    """A run and what it rests on, with those saved before it: the oldest comes first.
+
+    The earlier ones are of other programs, so what they rested on is left out.
+    """
+    run = {**run, **basis.stamp()}
     if not before:
         return run
-    last = {name: value for name, value in before.items() if name != EARLIER}
+    left_out = (EARLIER, basis.RESTS_ON)
+    last = {name: value for name, value in before.items() if name not in left_out}
     return {**run, EARLIER: [*before.get(EARLIER, []), last]}
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import latecomer
 from benchmarks.claims.perceptron import perceptron
-from benchmarks.claims.report import Cell, Report, Scale, Table, at_least
+from benchmarks.claims.report import Cell, Report, Scale, Table, at_least, ratio
 from benchmarks.claims.setup import digits
 from fedcore.partitions import dirichlet, shards
 from fedcore.typing import Seconds
@@ -65,8 +65,8 @@ def run(scale: Scale) -> Report:
         ]
         for name, control in [*CONTROLS.items()][: scale.of(len(CONTROLS), 3)]
     }
-    synchronous, adaptive = rows["τ = 1"][0].mean, rows[ADAPTIVE][0].mean
-    best = min(rows[f"τ = {n}"][0].mean for n in fixed)
+    synchronous, adaptive = rows["τ = 1"][0], rows[ADAPTIVE][0]
+    best = min((rows[f"τ = {n}"][0] for n in fixed), key=lambda cell: cell.mean)
     return Report(
         number=28,
         title="Fewer local steps as the loss falls save time",
@@ -80,9 +80,14 @@ def run(scale: Scale) -> Report:
             Table("Without rounds", (f"s to accuracy {ACCURACY:g}",), without),
         ],
         checks=[
-            at_least("times as fast as synchronous SGD", synchronous / adaptive, 3.0),
             at_least(
-                "times as fast as the best fixed τ", best / adaptive, 1.0, gates=False
+                "times as fast as synchronous SGD", ratio(synchronous, adaptive), 3.0
+            ),
+            at_least(
+                "times as fast as the best fixed τ",
+                ratio(best, adaptive),
+                1.0,
+                gates=False,
             ),
         ],
     )

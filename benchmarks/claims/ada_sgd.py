@@ -27,6 +27,7 @@ from benchmarks.claims.report import (
     Table,
     at_least,
     at_most,
+    average,
     ratio,
 )
 from benchmarks.claims.setup import CLASSES, DigitsMLP, digits
@@ -319,7 +320,7 @@ def run_straggler(scale: Scale) -> Report:
         title = f"Class 0 is always {STRAGGLER} versions late; lr {lr}"
         tables.append(Table(title, columns, rows))
     found = tables[0].rows
-    recall = {name: cells[1].mean for name, cells in found.items()}
+    recall = {name: average(cells[1]) for name, cells in found.items()}
     text = "lr .3, recall of class 0: "
     return Report(
         number=6,

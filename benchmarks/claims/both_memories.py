@@ -20,6 +20,8 @@ from benchmarks.claims.report import (
     Table,
     at_least,
     at_most,
+    average,
+    difference,
 )
 from benchmarks.claims.setup import Federation, digits, in_rounds
 from fedcore import server_optimizers
@@ -111,8 +113,8 @@ def run(scale: Scale) -> Report:
         )
         for memory, cells in zip(MEMORIES, (none, half, both), strict=True):
             rows[f"{pair}: {memory}"] = cells
-        lost = plain[0].mean - both[0].mean
-        gained = both[0].mean - none[0].mean
+        lost = difference(plain[0], both[0])
+        gained = difference(both[0], none[0])
         checks += [
             at_most(f"{pair}: uncompressed - both", lost, SPARED),
             at_least(f"{pair}: both - none", gained, NEEDED),
@@ -160,8 +162,8 @@ def _every(scale: Scale, rounds: int) -> tuple[Table, list[Check]]:
         )
         known, text = KNOWN.get(name, ""), f"{name}: uncompressed - both"
         checks += [
-            at_most(text, lost.mean, SPARED, known=known),
-            at_least(f"{name}: both - none", gained.mean, NEEDED, gates=False),
+            at_most(text, average(lost), SPARED, known=known),
+            at_least(f"{name}: both - none", average(gained), NEEDED, gates=False),
         ]
     title = f"Every contraction, {len(scale.seeds)} seeds: accuracy, kB a round"
     return Table(title, COLUMNS, rows), checks

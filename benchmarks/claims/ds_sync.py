@@ -20,7 +20,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.claims.report import Cell, Report, Scale, Table, at_least, at_most
+from benchmarks.claims.report import (
+    Cell,
+    Report,
+    Scale,
+    Table,
+    at_least,
+    at_most,
+    difference,
+    ratio,
+)
 from benchmarks.claims.setup import Federation, digits
 from fedcore.clients import DSSync
 from fedcore.partitions import Partition, iid, shards
@@ -139,18 +148,18 @@ def run(scale: Scale) -> Report:
             for check in (
                 at_most(
                     f"{data}: accuracy lost by groups that are drawn anew",
-                    _mean(rows, FULL) - _mean(rows, RANDOM),
+                    difference(_of(rows, FULL), _of(rows, RANDOM)),
                     0.01,
                 ),
                 at_least(
                     f"{data}: accuracy of a worker's model lost by fixed groups",
-                    _mean(rows, FULL, "own") - _mean(rows, FIXED, "own"),
+                    difference(_of(rows, FULL, "own"), _of(rows, FIXED, "own")),
                     0.01,
                     gates=data == "two shards",
                 ),
                 at_least(
                     f"{data}: times as soon in a tree",
-                    time.rows[FULL][1].mean / time.rows[RANDOM][1].mean,
+                    ratio(time.rows[FULL][1], time.rows[RANDOM][1]),
                     1.5,
                 ),
             )
@@ -162,5 +171,5 @@ def _members(name: str) -> int:
     return WORKERS if name == FULL else WORKERS // GROUPS
 
 
-def _mean(rows: Mapping[str, list[Found]], name: str, field: str = "public") -> float:
-    return float(np.mean([getattr(each, field) for each in rows[name]]))
+def _of(rows: Mapping[str, list[Found]], name: str, field: str = "public") -> Cell:
+    return Cell([getattr(each, field) for each in rows[name]])

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.claims import throttled_app
-from benchmarks.claims.report import Cell, Report, Scale, Table, at_least
+from benchmarks.claims.report import Cell, Report, Scale, Table, at_least, ratio
 from fedcore.clients import LocalSGD
 from fedcore.controllers import IProf, Request, ServerController, TaskReport
 from fedcore.coordinator.events import Decided, Enrolled
@@ -76,7 +76,7 @@ def run(scale: Scale) -> Report:
                 {WHOLE: cells},
             )
         )
-    gain = rows[COLD][1].mean / rows[WHOLE][1].mean
+    gain = ratio(rows[COLD][1], rows[WHOLE][1])
     return Report(
         number=7,
         title="I-Prof keeps tasks to a time",

@@ -14,6 +14,7 @@ He's initialisation; the depths begin with the latter.
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ from benchmarks.claims.report import (
     Table,
     at_least,
     at_most,
+    average,
+    difference,
+    ratio,
 )
 from benchmarks.claims.setup import CLASSES, HIDDEN, PIXELS, digits
 from fedcore.training import initial_model
@@ -52,16 +56,18 @@ def run(scale: Scale) -> Report:
             name: _slowdowns(scale, 1, optimizer, late, he=bool(he))
             for name, optimizer in OPTIMIZERS.items()
         }
-        slow = {name: cells[at].mean for name, cells in rows.items()}
+        slow = {name: cells[at] for name, cells in rows.items()}
         for name, expected in EXPECTED.items():
             rows[name][at] = rows[name][at]._replace(expected=str(expected))
         title = f"Slowdown by staleness s, one hidden layer, {weights}"
         tables.append(Table(title, columns, rows))
         checks += [
-            at_most(f"{weights}: slowdown of SGD at s = {LATE}", slow["sgd"], 1.6),
+            at_most(
+                f"{weights}: slowdown of SGD at s = {LATE}", average(slow["sgd"]), 1.6
+            ),
             at_least(
                 f"{weights}: slowdown of momentum at s = {LATE}, times that of SGD",
-                slow["momentum"] / slow["sgd"],
+                ratio(slow["momentum"], slow["sgd"]),
                 2.0,
                 known="momentum suffers later with these weights" if he else "",
             ),
@@ -71,8 +77,8 @@ def run(scale: Scale) -> Report:
         f"{depth} hidden": _slowdowns(scale, depth, gentle, (0, LATE), he=True)
         for depth in (DEPTHS if not scale.quick else (1,))
     }
-    deeper = [cells[-1].mean for cells in deep.values()]
-    grows = float(min(np.diff(deeper), default=0.0))
+    deeper = pairwise(cells[-1] for cells in deep.values())
+    grows = [difference(more, less) for less, more in deeper]
     return Report(
         number=8,
         title="Staleness costs most with momentum, and more in deeper networks",
@@ -88,7 +94,10 @@ def run(scale: Scale) -> Report:
         ],
         checks=[
             *checks,
-            Check("least growth of the slowdown by depth > 0", grows, grows > 0),
+            *(
+                at_least("least growth of the slowdown by depth", least, 1e-9)
+                for least in [*sorted(grows)][:1]
+            ),
         ],
     )
 

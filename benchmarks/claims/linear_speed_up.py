@@ -40,7 +40,6 @@ from fedcore.compressors import (
 from fedcore.partitions import Partition, dirichlet, iid
 
 WORKERS, GOAL, STEPS = (2, 4, 8), 0.2, 5
-FEW = 4  # seeds
 RATES = (0.1, 0.2, 0.4, 0.8)
 MOMENTA = {"plain": 0.0, "local momentum .9": 0.9}
 Parts = Callable[[int, int], Partition]
@@ -85,7 +84,6 @@ class Reached(NamedTuple):
 
 def run(scale: Scale) -> Report:
     """Measures rounds and bytes by the number of workers, with and without momentum."""
-    scale = scale.few(FEW)
     tables, checks = list[Table](), list[Check]()
     for name, momentum in MOMENTA.items():
         rounds, saved = _tables(scale, name, momentum, checks)

@@ -25,7 +25,15 @@ import torch
 from torch import nn
 
 import latecomer
-from benchmarks.claims.report import Cell, Report, Scale, Table, at_least
+from benchmarks.claims.report import (
+    Cell,
+    Estimate,
+    Report,
+    Scale,
+    Table,
+    at_least,
+    difference,
+)
 from benchmarks.claims.setup import CLASSES, digits
 from fedcore.merging import MEAN
 from fedcore.partitions import iid, k_classes
@@ -99,7 +107,7 @@ def run(scale: Scale) -> Report:
     columns = ("by the server", "own images, by the client")
     features = Table("Accuracy, features differ", columns, personal)
     gap = group_norms_gain(tables[0])
-    shift = personal[FED_BN][1].mean - personal[AVERAGED][1].mean
+    shift = difference(personal[FED_BN][1], personal[AVERAGED][1])
     return Report(
         number=24,
         title="Averaged batch statistics fail where clients have other classes",
@@ -139,9 +147,9 @@ def normalised(study: Study, by_number: Mapping[str, int], scale: Scale) -> list
     ]
 
 
-def group_norms_gain(table: Table) -> float:
+def group_norms_gain(table: Table) -> Estimate:
     """Returns the accuracy of GroupNorm above that of averaged BatchNorm."""
-    return table.rows[GROUPS][0].mean - table.rows[AVERAGED][0].mean
+    return difference(table.rows[GROUPS][0], table.rows[AVERAGED][0])
 
 
 def cells(

@@ -16,7 +16,15 @@ import torch
 
 import latecomer
 from benchmarks.claims.perceptron import Scores, accuracy, perceptron
-from benchmarks.claims.report import Cell, Report, Scale, Table, at_least
+from benchmarks.claims.report import (
+    Cell,
+    Report,
+    Scale,
+    Table,
+    at_least,
+    average,
+    difference,
+)
 from benchmarks.claims.setup import digits
 from fedcore.partitions import lone_class
 from fedcore.typing import JSON, Seconds
@@ -44,7 +52,7 @@ def run(scale: Scale) -> Report:
     """All variants, with a client that is late and one that is very late."""
     versions = scale.of(240, 8)
     columns = (f"recall@{versions // 3}", f"recall@{versions}", "accuracy")
-    tables, recall = [], dict[tuple[str, Seconds], float]()
+    tables, recall = [], dict[tuple[str, Seconds], Cell]()
     for late in (LATE, VERY_LATE):
         rows = {
             name: [
@@ -58,15 +66,15 @@ def run(scale: Scale) -> Report:
         }
         title = f"The rare class takes {late:g} s, others {PACES[0]:g} to {PACES[1]:g}"
         tables.append(Table(title, columns, rows))
-        recall |= {(name, late): cells[1].mean for name, cells in rows.items()}
-    gap = recall[OURS, VERY_LATE] - recall[UNBOOSTED, VERY_LATE]
+        recall |= {(name, late): cells[1] for name, cells in rows.items()}
+    gap = difference(recall[OURS, VERY_LATE], recall[UNBOOSTED, VERY_LATE])
     return Report(
         number=18,
         title="Labels that only a late client has are learnt",
         source="this project; the boost is FLeet's, Middleware 2020",
         tables=tables,
         checks=[
-            at_least(f"{LATE:g} s, recall", recall[OURS, LATE], 0.9),
+            at_least(f"{LATE:g} s, recall", average(recall[OURS, LATE]), 0.9),
             at_least(f"{VERY_LATE:g} s, more recall than without a boost", gap, 0.3),
         ],
     )

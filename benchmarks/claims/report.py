@@ -1,12 +1,15 @@
 """The result of an experiment: tables, and checks that pass or fail."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedcore.typing import JSON
+from fedstudies.statistics import student_t
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +61,18 @@ class Estimate(NamedTuple):
 
     value: float
     error: float
+    seeds: int
+
+    @property
+    def half(self) -> float:
+        """Half the width of its 95 % interval (Student's t); infinite for one seed."""
+        return student_t(self.seeds - 1) * self.error if self.seeds > 1 else math.inf
 
 
 def average(cell: Cell) -> Estimate:
     """The mean of a cell over the seeds."""
-    return Estimate(cell.mean, cell.spread / len(cell.values) ** 0.5)
+    seeds = len(cell.values)
+    return Estimate(cell.mean, cell.spread / seeds**0.5, seeds)
 
 
 def ratio(above: Cell, below: Cell) -> Estimate:
@@ -79,9 +89,9 @@ def _jackknife(one: Cell, other: Cell, of: Callable[[Any, Any], Any]) -> Estimat
     values = [np.array(cell.values, np.float64) for cell in (one, other)]
     value, count = float(of(*(v.mean() for v in values))), len(values[0])
     if count == 1:
-        return Estimate(value, 0.0)
+        return Estimate(value, 0.0, 1)
     left_out = of(*((v.sum() - v) / (count - 1) for v in values))
-    return Estimate(value, float(left_out.std() * np.sqrt(count - 1)))
+    return Estimate(value, float(left_out.std() * np.sqrt(count - 1)), count)
 
 
 class Table(NamedTuple):
@@ -92,16 +102,49 @@ class Table(NamedTuple):
     rows: Mapping[str, Sequence[Cell]]
 
 
+class Verdict(StrEnum):
+    """The answer of the seeds to a check or a claim."""
+
+    HOLDS = "holds"
+    IN_PART = "holds in part"
+    NOT = "does not hold"
+    OPEN = "cannot be told"
+
+
 class Check(NamedTuple):
-    """Whether a number is what the claim says."""
+    """A number beside the bound that the claim sets."""
 
     text: str
     value: float
-    holds: bool
+    bound: float
+    is_above: bool  # the value must reach the bound; else it must not exceed it
+    half: float = 0.0  # half the width of the value's 95 % interval
     gates: bool = True  # False: reported, and the claim stands without it
     known: str = ""  # why it is known not to hold (docs/papers.md)
-    error: float = 0.0  # standard error of the value; 0: not known
-    is_close: bool = False  # misses its bound by less than two standard errors
+
+    @property
+    def low(self) -> float:
+        """The lower end of the interval."""
+        return self.value - self.half
+
+    @property
+    def high(self) -> float:
+        """The upper end of the interval."""
+        return self.value + self.half
+
+    @property
+    def verdict(self) -> Verdict:
+        """Holds or not if the whole interval lies on one side of the bound."""
+        if self.low >= self.bound if self.is_above else self.high <= self.bound:
+            return Verdict.HOLDS
+        if self.high < self.bound if self.is_above else self.low > self.bound:
+            return Verdict.NOT
+        return Verdict.OPEN
+
+    @property
+    def sentence(self) -> str:
+        """The text with the bound."""
+        return f"{self.text} {'>=' if self.is_above else '<='} {self.bound:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,19 +159,24 @@ class Report:
     remarks: Sequence[str] = ()
 
     @property
-    def passed(self) -> bool:
-        """Whether all checks hold on which the claim stands."""
-        return all(check.holds for check in self.checks if check.gates)
+    def gates(self) -> Sequence[Check]:
+        """The checks on which the claim stands."""
+        return [check for check in self.checks if check.gates]
 
     @property
-    def as_recorded(self) -> bool:
-        """Whether what does not hold is known not to, or may miss by chance.
+    def verdict(self) -> Verdict:
+        """The claim's verdict, of all checks on which it stands."""
+        found = {check.verdict for check in self.gates}
+        if found <= {Verdict.HOLDS}:
+            return Verdict.HOLDS
+        if Verdict.NOT not in found:
+            return Verdict.OPEN
+        return Verdict.IN_PART if Verdict.HOLDS in found else Verdict.NOT
 
-        The last bit of a library leads training elsewhere, as another seed does. So a
-        value near its bound may lie on either side of it, by the processor.
-        """
-        gates = [check for check in self.checks if check.gates]
-        return all(check.holds or check.known or check.is_close for check in gates)
+    @property
+    def is_as_recorded(self) -> bool:
+        """Whether every check that does not hold is known not to."""
+        return all(c.known or c.verdict is not Verdict.NOT for c in self.gates)
 
     def to_json(self) -> JSON:
         """The report with the value of each seed."""
@@ -136,7 +184,7 @@ class Report:
             "claim": self.number,
             "title": self.title,
             "source": self.source,
-            "passed": self.passed,
+            "verdict": self.verdict,
             "tables": [
                 {
                     "title": table.title,
@@ -158,14 +206,22 @@ class Report:
             ],
             "checks": [
                 {
-                    **check._asdict(),
+                    "text": check.sentence,
                     "value": round(check.value, 6),
-                    "error": round(check.error, 6),
+                    "bound": check.bound,
+                    "half_width_95": _known(check.half),
+                    "verdict": check.verdict,
+                    "gates": check.gates,
+                    "known": check.known,
                 }
                 for check in self.checks
             ],
             "remarks": list(self.remarks),
         }
+
+
+def _known(half: float) -> float | None:
+    return round(half, 6) if math.isfinite(half) else None
 
 
 def at_least(
@@ -177,10 +233,7 @@ def at_least(
     known: str = "",
 ) -> Check:
     """The value must reach the bound."""
-    number, error = value if isinstance(value, Estimate) else (value, 0.0)
-    is_close = number < bound <= number + 2 * error
-    text = f"{text} >= {bound:g}"
-    return Check(text, number, number >= bound, gates, known, error, is_close)
+    return _check(text, value, bound, is_above=True, gates=gates, known=known)
 
 
 def at_most(
@@ -192,7 +245,21 @@ def at_most(
     known: str = "",
 ) -> Check:
     """The value must not exceed the bound."""
-    number, error = value if isinstance(value, Estimate) else (value, 0.0)
-    is_close = number - 2 * error <= bound < number
-    text = f"{text} <= {bound:g}"
-    return Check(text, number, number <= bound, gates, known, error, is_close)
+    return _check(text, value, bound, is_above=False, gates=gates, known=known)
+
+
+def _check(
+    text: str,
+    value: float | Estimate,
+    bound: float,
+    *,
+    is_above: bool,
+    gates: bool,
+    known: str,
+) -> Check:
+    """A number that is no estimate is exact: a count, or the worst of all seeds."""
+    if isinstance(value, Estimate):
+        number, half = value.value, value.half
+    else:
+        number, half = float(value), 0.0
+    return Check(text, number, bound, is_above, half, gates, known)
