@@ -2,9 +2,9 @@
 
 A result names the code that made it: each module that was imported, with a digest of
 its lines of code, and each source of a kernel; a folder of which all files were in use
-is one name. Comments, docstrings, imports and blank lines do not count. It also names the golden runs of that day
-(:mod:`tests.golden.runs`): where one of them differs today, the program behaves
-differently, and the result is of another program.
+is one name. Comments, docstrings, imports and blank lines do not count. It also names
+the golden runs of that day (:mod:`tests.golden.runs`): where one of them differs today,
+the program behaves differently, and the result is of another program.
 """
 
 import hashlib

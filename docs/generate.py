@@ -40,7 +40,7 @@ _INTRO = """# Configuration
 
 One YAML describes a federation, for the server and the simulator alike. Clients need
 none: the server tells them. A setting that the file leaves out has the default given
-here. `fedserver check federation.yaml` prints all settings, or every wrong setting at once.
+here. `fedserver check federation.yaml` prints all settings, or every wrong one at once.
 `--set algorithm.buffer=8` changes a single field; setting a `kind` clears the other
 settings of that method, except for that of `algorithm` itself.
 
