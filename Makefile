@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 CLAIMS ?=
+FRESH ?=
+BASE ?= HEAD
+PAIRS ?=
 DATA ?= data
 BYTES ?=
 SIMULATION ?=
@@ -23,7 +26,7 @@ PICTURES ?=
 EXTRAS := torch,frames,huggingface,lightning,flower,flower-datasets,tensorboard,mlflow,wandb,web,telemetry,laws
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-extras test-heavy test-protobuf7 test-oldest test-flower check claims bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants golden proto configuration pictures docs chart containers clean
+.PHONY: help demo test test-slow test-extras test-heavy test-protobuf7 test-oldest test-flower check claims fresh pairs bench codecs bytes simulation hostile hospitals fidelity soak fuzz power kill mutants golden proto configuration pictures docs chart containers clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +86,12 @@ check: $(VENV)/.stamp  ## style, types, import contracts, fresh stubs
 
 claims: $(VENV)/.stamp  ## the papers' claims, measured here (CLAIMS="5 6" for some)
 	$(PY) -m benchmarks.claims $(CLAIMS)
+
+fresh: $(VENV)/.stamp  ## which saved results are older than the program (FRESH=--run runs those again)
+	$(PY) -m benchmarks.fresh $(FRESH)
+
+pairs: $(VENV)/.stamp  ## this state's speed beside a commit's (BASE=COMMIT)
+	$(PY) -m benchmarks.pairs $(BASE) $(PAIRS)
 
 bench: $(VENV)/.stamp  ## speed, as ratios against peers and physical floors
 	$(PY) -m benchmarks

@@ -22,6 +22,7 @@ from rich.table import Table
 from torch import nn
 
 import latecomer
+from benchmarks.basis import stamp
 from fedcore.partitions import dirichlet
 from fedcore.workload import Client
 from fedrun.data import digits
@@ -156,6 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
         console.print(_learnt(saved["learnt"]))
     if options.save:
+        saved |= stamp()
         RESULTS.write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -17,6 +17,7 @@ from benchmarks.asynchrony.contenders import (
 )
 from benchmarks.asynchrony.course import Outcome, Setting, simulate
 from benchmarks.asynchrony.tune import Tried, search
+from benchmarks.basis import stamp
 from benchmarks.speed.measure import machine
 from fedcore.typing import JSON, Seconds
 
@@ -53,7 +54,7 @@ class Store:
             return
         mine = self.kept[name]
         self._read()
-        self.kept[name] = mine
+        self.kept[name] = mine | stamp()
         told = {"machine": machine(), "settings": dict(sorted(self.kept.items()))}
         text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False)
         self.path.parent.mkdir(exist_ok=True)

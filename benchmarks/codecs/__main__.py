@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmarks.basis import stamp
 from benchmarks.codecs import report, sparse
 from benchmarks.codecs.codec import Measured, measure
 from benchmarks.codecs.ours import CONFIGS, TOP_K, is_exact, our_codec
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told = run(options, console)
     if options.save:
         RESULTS.parent.mkdir(exist_ok=True)
+        told |= stamp()
         RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
     return 0
 

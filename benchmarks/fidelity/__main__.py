@@ -13,6 +13,7 @@ from typing import Any
 import click
 from rich.table import Table
 
+from benchmarks.basis import stamp
 from benchmarks.fidelity.assess import FidelityOptions, assess, show
 from benchmarks.fidelity.comparison import Fidelity
 from benchmarks.fidelity.settings import PILOT, SETTINGS, write_setting
@@ -162,7 +163,7 @@ def _save(found: dict[str, Fidelity]) -> None:
     kept: dict[str, JSON] = {}
     if RESULTS.is_file():
         kept = json.loads(RESULTS.read_text())["settings"]
-    new = {name: fidelity.as_json() for name, fidelity in found.items()}
+    new = {name: {**fidelity.as_json(), **stamp()} for name, fidelity in found.items()}
     told = {"machine": machine(), "goal": GOAL, "settings": kept | new}
     RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 

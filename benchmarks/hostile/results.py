@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from benchmarks.basis import stamp
 from benchmarks.hostile.stage import End, Stage, Window
 from benchmarks.speed.measure import machine
 from fedcore.typing import JSON, Seconds
@@ -98,14 +99,14 @@ def save(section: str, name: str, which: str, found: JSON, **about: JSON) -> Non
     told: JSON = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     told["machine"] = machine()
     one = told.setdefault(section, {}).setdefault(name, {})
-    one |= {**about, which: found}
+    one |= {**about, which: found, **stamp()}
     RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 
 def save_speed(found: JSON) -> None:
     """Writes what both states of the sources reach without any attack."""
     told: JSON = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
-    told["speed"] = found
+    told |= {"speed": found, **stamp()}
     RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
 

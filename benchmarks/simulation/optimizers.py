@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
+from benchmarks.basis import stamp
 from benchmarks.speed.measure import machine
 from fedcore.clients import (
     FedProx,
@@ -92,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         table.add_row(optimizer, *medians)
     Console(highlight=False).print(table)
     if options.save:
-        saved = {"machine": where, "steps": STEPS, "ratios": found}
+        saved = {"machine": where, "steps": STEPS, "ratios": found, **stamp()}
         RESULTS.write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
     worst = max(np.median(each) for all_ in found.values() for each in all_.values())
     return int(worst > MARK)

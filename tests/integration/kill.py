@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.basis import stamp
 from tests.integration.conftest import APP
 from tools.books import Books, audit
 from tools.local import Child, LocalFederation, free_port
@@ -400,7 +401,7 @@ def save(path: Path, books: dict[str, Any], kills: dict[str, int]) -> None:
         "kills": kills or old.get("kills", {}),
         "books": {**old.get("books", {}), **books},
     }
-    path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(told | stamp(), indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> int:

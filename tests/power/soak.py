@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import count, islice
 from pathlib import Path
 
+from benchmarks.basis import stamp
 from tests.power.cuts import Cut, Outcome, recorded
 from tests.power.disk import EVERYTHING
 from tests.power.drive import STORIES
@@ -67,7 +68,9 @@ def main() -> int:
             "first seed": given.seed,
             "after": dict(after.most_common()),
         }
-        given.save.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        given.save.write_text(
+            json.dumps(told | stamp(), indent=1) + "\n", encoding="utf-8"
+        )
     return 1 if failed else 0
 
 

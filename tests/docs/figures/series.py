@@ -15,9 +15,17 @@ NUMBER = re.compile(r"(?:\d[\d,]*\d|\d)(?:\.\d+)?(?:e[+-]\d+)?|\.\d+")
 RANGE = re.compile(rf"(-?(?:{NUMBER.pattern})) to (-?(?:{NUMBER.pattern}))")
 
 
-@cache
+READ = set[str]()  # the names of the results that pages have quoted
+
+
 def saved(name: str) -> Saved:
     """The results of a benchmark."""
+    READ.add(name)
+    return _read(name)
+
+
+@cache
+def _read(name: str) -> Saved:
     path = ROOT / "benchmarks" / "results" / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8"))
 

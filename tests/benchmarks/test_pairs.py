@@ -1,0 +1,58 @@
+"""Two states of the program in pairs, and what counts as slower."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmarks import pairs
+from benchmarks.pairs import Measure, State, in_pairs, is_slower
+
+OLD, NEW = (State(name, Path(), Path()) for name in ("old", "new"))
+
+
+@pytest.mark.parametrize(
+    ("ratios", "slower"),
+    [
+        ([1.05, 1.04, 1.06, 1.05], True),
+        ([1.02, 1.01, 1.03, 1.02], False),  # less than what is allowed
+        ([1.4, 0.8, 1.3, 0.9], False),  # by chance
+        ([0.7, 0.71, 0.69, 0.7], False),
+    ],
+)
+def test_a_task_is_slower_by_more_than_chance(
+    ratios: list[float], slower: bool
+) -> None:
+    assert is_slower(ratios) is slower
+
+
+def test_pairs_take_turns() -> None:
+    order = []
+
+    @contextmanager
+    def task(state: State) -> Iterator[Measure]:
+        def measure() -> float:
+            order.append(state.name)
+            return {"old": 2.0, "new": 3.0}[state.name]
+
+        yield measure
+
+    assert in_pairs(task, OLD, NEW, 3) == [1.5, 1.5, 1.5]
+    assert order == ["new", "old", "old", "new", "new", "old"]
+
+
+def test_an_unknown_task_or_commit_is_one_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        pairs.main(["HEAD", "C"])
+    assert "no task 'C'; there are A, B, buffered" in capsys.readouterr().err
+
+
+@pytest.mark.processes
+def test_two_states_are_built_and_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    pairs.main(["HEAD", "A", "start of fedsim", "--quick", "--pairs", "1"])
+    told = capsys.readouterr().out
+    assert "times that of HEAD" in told
+    assert "start of fedsim" in told
