@@ -82,7 +82,11 @@ class State(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Its packages come first, then its benchmarks, then the libraries of both."""
+        """Its packages come first, then its benchmarks, then the libraries of both.
+
+        Before all of them comes the working folder, which is therefore ``built``: the
+        checkout has packages too, without compiled kernels.
+        """
         paths = os.pathsep.join(map(str, (self.built, self.checkout)))
         return {**os.environ, **ONE_THREAD, "PYTHONPATH": paths}
 
@@ -250,7 +254,7 @@ def _simulates(
 @contextmanager
 def _serves(traffic: int, size: str, state: State) -> Iterator[Measure]:
     words = ("-c", SERVES, str(traffic), size)
-    with Helper(*words, folder=state.checkout, environment=state.environment) as helper:
+    with Helper(*words, folder=state.built, environment=state.environment) as helper:
         yield lambda: float(helper.ask("go"))
 
 
@@ -270,7 +274,7 @@ def _run(state: State, *words: str) -> Seconds:
     before = _children()
     done = subprocess.run(
         [sys.executable, *words],
-        cwd=state.checkout,
+        cwd=state.built,
         env=state.environment,
         capture_output=True,
         text=True,

@@ -51,6 +51,16 @@ def test_an_unknown_task_or_commit_is_one_error(
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("commit", ["HEAD", ""])
+def test_a_state_runs_what_was_built_of_it(commit: str, tmp_path: Path) -> None:
+    code = "import sys, fedcore; sys.exit(fedcore.__file__.startswith(sys.argv[1]))"
+    with pairs._built(commit, tmp_path) as state:
+        with pytest.raises(SystemExit):
+            pairs._run(state, "-c", code, str(state.built))
+        pairs._run(state, "-c", code, str(state.checkout / "fedcore"))
+
+
+@pytest.mark.processes
 def test_two_states_are_built_and_compared(capsys: pytest.CaptureFixture[str]) -> None:
     pairs.main(["HEAD", "A", "start of fedsim", "--quick", "--pairs", "1"])
     told = capsys.readouterr().out
