@@ -3,7 +3,8 @@
 Both states are built in the same way, with one interpreter and the same libraries, and
 each task runs in both of them in turn. A pair's ratio is that of the processor's
 seconds. A task is slower if its mean ratio exceeds 1.03 and the 95 % interval lies
-above 1; the exit status is then 1.
+above 1; the exit status is then 1. Pairs are added until that or the contrary is
+certain, up to a limit.
 """
 
 import argparse
@@ -143,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 except WorkloadError as error:  # a data set is not there
                     console.print(f"{name} is left out: {error}")
                     continue
-                found[name] = in_pairs(task, old, new, options.pairs)
+                found[name] = in_pairs(task, old, new, options.pairs, options.most)
     show(console, options.base, found)
     if options.save:
         run = {"machine": machine(), "ratios": found}
@@ -151,15 +152,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(map(is_slower, found.values())))
 
 
-def in_pairs(task: Task, old: State, new: State, pairs: int) -> list[float]:
-    """Returns the ratio of each pair; who comes first changes with every pair."""
+def in_pairs(task: Task, old: State, new: State, least: int, most: int) -> list[float]:
+    """Returns the ratio of each pair; who comes first changes with every pair.
+
+    Args:
+        task: runs in both states.
+        old: the commit's.
+        new: this checkout's.
+        least: the number of pairs at least.
+        most: the number of pairs where fewer do not tell.
+    """
+    ratios = list[float]()
     with task(old) as before, task(new) as now:
-        ratios = []
-        for number in range(pairs):
-            order = (before, now) if number % 2 else (now, before)
+        while len(ratios) < least or (len(ratios) < most and not is_certain(ratios)):
+            order = (before, now) if len(ratios) % 2 else (now, before)
             seconds = {measure: measure() for measure in order}
             ratios.append(seconds[now] / seconds[before])
-        return ratios
+    return ratios
 
 
 def mean_of(ratios: Sequence[float]) -> Estimate:
@@ -172,6 +181,13 @@ def is_slower(ratios: Sequence[float]) -> bool:
     found = mean_of(ratios)
     low = found.mean - (found.half or 0.0)
     return found.mean > math.log(ALLOWED) and low > 0.0
+
+
+def is_certain(ratios: Sequence[float]) -> bool:
+    """Returns whether a task is slower, or is not with its whole interval."""
+    found = mean_of(ratios)
+    half = math.inf if found.half is None else found.half
+    return is_slower(ratios) or found.mean + half <= math.log(ALLOWED)
 
 
 def show(console: Console, base: str, found: Mapping[str, Sequence[float]]) -> None:
@@ -296,7 +312,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "tasks", nargs="*", metavar="TASK", help=f"of {', '.join(TASKS)}; all if none"
     )
-    parser.add_argument("--pairs", type=int, default=6, help="of runs; 6 if not said")
+    parser.add_argument("--pairs", type=int, default=6, help="at least; 6 if not said")
+    parser.add_argument("--most", type=int, default=20, help="pairs; 20 if not said")
     parser.add_argument(
         "--data",
         type=Path,

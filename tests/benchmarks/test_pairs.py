@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,26 @@ def test_pairs_take_turns() -> None:
 
         yield measure
 
-    assert in_pairs(task, OLD, NEW, 3) == [1.5, 1.5, 1.5]
+    assert in_pairs(task, OLD, NEW, 3, 9) == [1.5, 1.5, 1.5]
     assert order == ["new", "old", "old", "new", "new", "old"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pairs"),
+    [
+        ([1.0], 3),  # certainly not slower
+        ([1.1], 3),  # certainly slower
+        ([1.06, 0.99], 9),  # the interval holds both 1 and what is allowed
+    ],
+)
+def test_pairs_are_added_until_they_tell(seconds: list[float], pairs: int) -> None:
+    values = cycle(seconds)
+
+    @contextmanager
+    def task(state: State) -> Iterator[Measure]:
+        yield lambda: 1.0 if state is OLD else next(values)
+
+    assert len(in_pairs(task, OLD, NEW, 3, 9)) == pairs
 
 
 def test_an_unknown_task_or_commit_is_one_error(
@@ -62,7 +81,9 @@ def test_a_state_runs_what_was_built_of_it(commit: str, tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_two_states_are_built_and_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    pairs.main(["HEAD", "A", "start of fedsim", "--quick", "--pairs", "1"])
+    pairs.main(
+        ["HEAD", "A", "start of fedsim", "--quick", "--pairs", "1", "--most", "1"]
+    )
     told = capsys.readouterr().out
     assert "times that of HEAD" in told
     assert "start of fedsim" in told
