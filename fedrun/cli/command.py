@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TextIO, TypeVar
 
 import click
 
@@ -338,9 +338,30 @@ def log_printable(
         dates: how a time in it looks.
         as_json: log lines of JSON in place of text.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(AboveBars(sys.stderr))
     handler.setFormatter(JsonFormatter() if as_json else _Printable(layout, dates))
     logging.basicConfig(level=level, handlers=[handler])
+
+
+class AboveBars:
+    """The standard error, for lines that must not run into what rich draws.
+
+    While rich draws on a terminal, its own ``sys.stderr`` puts lines above the drawing.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def _place(self) -> TextIO:
+        return sys.stderr if self._stream.isatty() else self._stream
+
+    def write(self, text: str) -> None:
+        """Writes one or more whole lines."""
+        self._place().write(text)
+
+    def flush(self) -> None:
+        """Hands on what is written."""
+        self._place().flush()
 
 
 class _Printable(logging.Formatter):
