@@ -4,8 +4,10 @@ import errno
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -69,6 +71,25 @@ def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
             sys.exit(1)
 
     return command
+
+
+def say(text: str) -> None:
+    """Prints sentences; on a terminal their lines end between words."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(_fold(line, width) for line in text.splitlines())
+    click.echo(text)
+
+
+def _fold(line: str, width: int) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from rich.live import Live
 
 from fedcore import errors
 from fedcore.errors import LatecomerError
-from fedrun.cli.command import in_sentences, log_to_stderr
+from fedrun.cli.command import in_sentences, log_to_stderr, say
 from fedrun.cli.exit_codes import exit_code
 
 STATUSES = {
@@ -154,3 +154,21 @@ def test_a_warning_does_not_run_into_what_is_drawn(
     assert "WARNING fedsim: the loss is high" in lines
     assert "WARNING fedsim: afterwards" in lines
     assert ("a bar" in lines) == is_terminal
+
+
+SENTENCES = "take it: 6.9 times\n  fewer bytes, in /a/path/that-is-longer-than-a-line"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_sentences_end_between_words_on_a_terminal_only(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = Screen(is_terminal=is_terminal)
+    monkeypatch.setattr(sys, "stdout", output)
+    monkeypatch.setenv("COLUMNS", "14")
+    say(SENTENCES)
+    folded = (
+        "take it: 6.9\ntimes\n  fewer bytes,\n  in\n"
+        "  /a/path/that-is-longer-than-a-line"
+    )
+    assert output.getvalue() == f"{folded if is_terminal else SENTENCES}\n"
