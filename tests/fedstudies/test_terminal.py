@@ -41,6 +41,14 @@ def test_a_table_that_is_too_wide_comes_in_parts_with_the_first_column() -> None
     assert (first(140, "16"), first(40, "16")) == (1, 2)
 
 
+def test_each_part_of_a_table_says_which_row_is_which() -> None:
+    head = ("up", "down", "accuracy of the last version", "bytes", "seconds")
+    rows = [("top_k", "cast", "0.1", "1", "5"), ("top_k", "top_k", "0.2", "2", "6")]
+    lines = shown(34, Cells(head, rows, "  nnn"))
+    assert sum(line.split()[:2] == ["top_k", "cast"] for line in lines) == 2
+    assert sum(line.split()[:2] == ["top_k", "top_k"] for line in lines) == 2
+
+
 def test_a_table_that_fits_is_as_wide_as_its_texts() -> None:
     assert all(name in "\n".join(shown(140)) for name in HEAD)
     assert max(map(len, shown(140))) < 80
