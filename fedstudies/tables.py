@@ -11,10 +11,11 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    Task,
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from fedrun import units
@@ -85,10 +86,20 @@ def bars(console: Console) -> Progress:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[last]}", markup=False),
+        _Last("{task.fields[last]}", markup=False, table_column=Column()),
         console=console,
         disable=not console.is_terminal,
     )
+
+
+class _Last(TextColumn):
+    """A column that is cut off where the others leave it no room."""
+
+    def render(self, task: Task) -> Text:
+        """Returns the text of one line."""
+        text = super().render(task)
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
 
 
 def tell(console: Console, line: str) -> None:

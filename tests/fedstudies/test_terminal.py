@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from fedstudies.tables import Cells
+from fedstudies.tables import Cells, bars
 
 HEAD = ("workers", "plan of the year", "predicted seconds", "at the target")
 ROWS = [
@@ -56,3 +56,15 @@ def test_a_table_that_fits_is_as_wide_as_its_texts() -> None:
 
 def test_a_table_without_rows_has_a_head() -> None:
     assert any("workers" in line for line in shown(80, Cells(HEAD, [], "n nn")))
+
+
+def test_of_a_bar_the_last_result_is_cut_and_not_the_time() -> None:
+    shown = bars(Console(file=StringIO(), force_terminal=True))
+    name = "dead_zone:ratio=0.01 up, dead_zone:ratio=0.05 down, and another one"
+    shown.add_task("simulations", total=34, completed=34, last=name)
+    console = Console(file=StringIO(), width=80)
+    console.print(shown)
+    assert isinstance(console.file, StringIO)
+    (line,) = console.file.getvalue().splitlines()
+    assert " 34/34 -:--:-- dead_zone:ratio=0.01 up" in line
+    assert line.rstrip().endswith("…")
