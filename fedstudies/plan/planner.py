@@ -192,10 +192,11 @@ class Planner:
     def _doubts(self) -> list[str]:
         """Returns what the pilots cannot tell of the choice, in sentences."""
         found = []
+        seeds = self.runs.seeds
         source = (
             f"are {len(self.journals)} journals"
             if self.journals
-            else f"used seed {', '.join(map(str, self.runs.seeds))}"
+            else f"used seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
         )
         found.append(f"The pilots {source}; the checks have seeds of their own.")
         if self.is_lowest:
