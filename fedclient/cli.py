@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from fedclient.interruption import end_with_stdin, interruptible
+from fedcore.text import decimals
 from fedrun.cli.command import (
     PATH,
     app_option,
@@ -395,7 +396,7 @@ def evaluate_file(
                 click.echo(f"{path}:", out)
             click.echo(f"{found.samples} samples", out)
             for name, value in found.metrics.items():
-                click.echo(f"{name} {value:.4f}", out)
+                click.echo(f"{name} {decimals(value, 4)}", out)
 
 
 def _worker(

@@ -12,6 +12,7 @@ MOST_METRICS = 64  # in a report
 LONG_METRIC = 64  # characters of a metric's name
 LONG = 300  # characters of a value that a sentence shows
 LONG_SENTENCE = 1000  # characters of a peer's sentence that people are shown
+_HUGE = 1e6  # of a metric, such as the loss of a run that diverges
 LAYOUT = "\n\t"  # of text in lines, such as a traceback
 
 
@@ -45,9 +46,14 @@ def from_peer(text: str) -> str:
     return brief(printable(brief(text, LONG_SENTENCE)), LONG_SENTENCE)
 
 
+def decimals(value: float, digits: int) -> str:
+    """Formats a value with this many decimals; a huge one with a power of ten."""
+    return f"{value:.{digits}f}" if abs(value) < _HUGE else f"{value:.{digits}e}"
+
+
 def format_metrics(values: Mapping[str, float], samples: int) -> str:
     """Formats metrics and a number of samples: ``accuracy 0.9123, n = 1,024``."""
-    shown = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
+    shown = ", ".join(f"{name} {decimals(value, 4)}" for name, value in values.items())
     return f"{shown or 'no metrics'}, n = {samples:,}"
 
 

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedcore.coordinator.events import Evaluated
 from fedcore.coordinator.settings import StopConfig
+from fedcore.text import decimals
 from fedcore.typing import Seconds
 from fedrun import units
 from fedrun.run import Run
@@ -241,7 +242,7 @@ def measured(event: Evaluated, stop: StopConfig) -> str:
     Example: ``accuracy 0.812 of 0.95  n 360``.
     """
     shown = [
-        f"{name} {value:.3f}"
+        f"{name} {decimals(value, 3)}"
         + (f" of {stop.target[name]:g}" if name in stop.target else "")
         for name, value in event.values.items()
     ]

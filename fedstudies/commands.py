@@ -18,6 +18,7 @@ from fedrun.cli.command import (
     in_sentences,
     json_option,
     log_to_stderr,
+    say,
     verbose_option,
     with_options,
 )
@@ -295,12 +296,13 @@ def _tell(study: "Study[Any]", found: Any, console: Any, *, as_json: bool) -> No
                 )
             )
             for line in part.notes:
-                tell(shown, line)
+                say(line)
     for line in files:
         tell(console, line)
     if as_json:
         click.echo(to_json(said.numbers, indent=1))
         return
-    for line in (*said.doubts, said.verdict, *said.sentences, said.yaml or ""):
-        if line:
-            click.echo(line)
+    for line in filter(None, (*said.doubts, said.verdict, *said.sentences)):
+        say(line)
+    if said.yaml:
+        click.echo(said.yaml)

@@ -1,7 +1,7 @@
 """Numbers with intervals, bars and tables, as studies print them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rich import box
@@ -11,10 +11,11 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    Task,
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from fedrun import units
@@ -85,10 +86,20 @@ def bars(console: Console) -> Progress:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[last]}", markup=False),
+        _Last("{task.fields[last]}", markup=False, table_column=Column()),
         console=console,
         disable=not console.is_terminal,
     )
+
+
+class _Last(TextColumn):
+    """A column that is cut off where the others leave it no room."""
+
+    def render(self, task: Task) -> Text:
+        """Returns the text of one line."""
+        text = super().render(task)
+        text.no_wrap, text.overflow = True, "ellipsis"
+        return text
 
 
 def tell(console: Console, line: str) -> None:
@@ -112,7 +123,7 @@ class Cells(NamedTuple):
         """The table for a terminal.
 
         Where it is too wide for the terminal, it is printed in parts, one below the
-        other, and each of them begins with the first column.
+        other, and each of them begins with the columns that tell the rows apart.
 
         Args:
             title: a line above it.
@@ -156,7 +167,7 @@ class _OnScreen(NamedTuple):
     ) -> Iterator[Table]:
         """Yields the parts of the table."""
         room = options.max_width - _EDGE
-        if sum(self._least(n) + _GAP for n in range(len(self.cells.head))) > room:
+        if self._used(range(len(self.cells.head))) > room:
             yield from self._replace(cells=self.cells.break_names())._in_parts(room)
         else:
             yield from self._in_parts(room)
@@ -171,12 +182,29 @@ class _OnScreen(NamedTuple):
     def _parts(self, room: int) -> list[list[int]]:
         """The columns of each part, by their places."""
         parts: list[list[int]] = [[]]
+        keys = self._keys(room)
         for place in range(len(self.cells.head)):
-            used = sum(self._least(each) + _GAP for each in [*parts[-1], place])
-            if used > room and len(parts[-1]) > 1:
-                parts.append([0])
+            if self._used([*parts[-1], place]) > room and len(parts[-1]) > len(keys):
+                parts.append([*keys])
             parts[-1].append(place)
         return parts
+
+    def _keys(self, room: int) -> range:
+        """The first columns, as many as tell the rows apart and leave half of the room.
+
+        One, if there are no such columns.
+        """
+        rows = self.cells.rows
+        for count in range(1, len(self.cells.head)):
+            if self._used(range(count)) > room // 2:
+                break
+            if len({tuple(row[:count]) for row in rows}) == len(rows):
+                return range(count)
+        return range(1)
+
+    def _used(self, places: Iterable[int]) -> int:
+        """The least width of columns with what is between them."""
+        return sum(self._least(place) + _GAP for place in places)
 
     def _texts(self, place: int) -> list[str]:
         return [self.cells.head[place], *(row[place] for row in self.cells.rows)]

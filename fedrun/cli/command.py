@@ -4,15 +4,17 @@ import errno
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TextIO, TypeVar
 
 import click
 
@@ -69,6 +71,25 @@ def in_sentences(function: Callable[Given, Result]) -> Callable[Given, Result]:
             sys.exit(1)
 
     return command
+
+
+def say(text: str) -> None:
+    """Prints sentences; on a terminal their lines end between words."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(_fold(line, width) for line in text.splitlines())
+    click.echo(text)
+
+
+def _fold(line: str, width: int) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 @contextmanager
@@ -338,9 +359,30 @@ def log_printable(
         dates: how a time in it looks.
         as_json: log lines of JSON in place of text.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(AboveBars(sys.stderr))
     handler.setFormatter(JsonFormatter() if as_json else _Printable(layout, dates))
     logging.basicConfig(level=level, handlers=[handler])
+
+
+class AboveBars:
+    """The standard error, for lines that must not run into what rich draws.
+
+    While rich draws on a terminal, its own ``sys.stderr`` puts lines above the drawing.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def _place(self) -> TextIO:
+        return sys.stderr if self._stream.isatty() else self._stream
+
+    def write(self, text: str) -> None:
+        """Writes one or more whole lines."""
+        self._place().write(text)
+
+    def flush(self) -> None:
+        """Hands on what is written."""
+        self._place().flush()
 
 
 class _Printable(logging.Formatter):

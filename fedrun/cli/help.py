@@ -13,10 +13,22 @@ MODEL, SERVER, CLIENT = "Model and data", "Server", "Client"
 COMPUTING, OUTPUT = "Computing", "Output"
 _SECTIONS = (_OWN, MODEL, SERVER, CLIENT, COMPUTING, OUTPUT)
 _WIDEST = 30  # columns of the names of options
+_NUMBERS = {  # in the help, by click's own names, which look like two values
+    "integer": "N",
+    "integer range": "N",
+    "float": "NUMBER",
+    "float range": "NUMBER",
+}
 
 
 class Command(click.Command):
     """A command that lists its options in sections."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        for option in self.params:
+            if isinstance(option, click.Option) and option.metavar is None:
+                option.metavar = _NUMBERS.get(option.type.name)
 
     def format_options(
         self, ctx: click.Context, formatter: click.HelpFormatter

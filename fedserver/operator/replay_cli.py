@@ -17,6 +17,7 @@ from fedrun.cli.command import (
     json_option,
     methods_option,
     out_option,
+    say,
     set_option,
 )
 from fedrun.cli.help import OUTPUT, command, section
@@ -113,7 +114,7 @@ def _print(found: "JSON", lines: Sequence[str], as_json: bool) -> None:
         click.echo(to_json(found))
         return
     for line in lines:
-        click.echo(printable(line))
+        say(printable(line))
 
 
 def _ranking(table: "Table") -> list[str]:

@@ -21,7 +21,7 @@ from fedrun.cli.traffic_tables import overhead_line, saving, totals_table
 from fedrun.journal.store import Row
 from fedrun.traffic import CONTROL, WAYS, Lane, Load, by_client, of_way, total
 from fedrun.units import amount, in_bytes, metric
-from fedserver.view.names import Name
+from fedserver.view.names import ClientTable, Name
 from fedserver.view.progress import ClientProgress, Progress
 from fedview.results.coverage import LEAST_RECENT, Activity
 from fedview.results.failures import last_line
@@ -153,7 +153,7 @@ class LiveView:
 
     def _clients(self, room: int, *, wide: bool) -> "_Part":
         """Returns a table of the most recently active clients, in ``room`` lines."""
-        table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0))
+        table = ClientTable()
         table.add_column("client")
         table.add_column("does", no_wrap=True)
         for column in (*_COUNTS, "up", "down"):

@@ -1,12 +1,16 @@
 """Client names in tables: one line each, with the end of a long name kept."""
 
+from copy import copy
+
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
+from rich.table import Table
 from rich.text import Text
 
 from fedcore.text import printable
 
 _LEAST = 12  # minimum width of a shortened name
+_UNLIMITED = 10_000  # columns of a terminal on which any table fits
 
 
 class Name:
@@ -39,3 +43,34 @@ class Name:
         """Returns the least and the usual width, in columns."""
         width = self._text.cell_len
         return Measurement(min(width, _LEAST), width).with_maximum(options.max_width)
+
+
+class ClientTable(Table):
+    """A table with the names of clients in front.
+
+    On a narrow terminal the last columns give way, so that the names can be read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(box=None, header_style="dim", padding=(0, 1, 0, 0))
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> RenderResult:
+        """Yields as many columns as leave room for the names."""
+        unlimited = options.update_width(_UNLIMITED)
+        count, names = len(self.columns), self._width(1, console, unlimited)
+        while count > 2:
+            others = self._width(count, console, unlimited) - names
+            if others + min(names, _LEAST) <= options.max_width:
+                break
+            count -= 1
+        yield from Table.__rich_console__(self._first(count), console, options)
+
+    def _first(self, count: int) -> "ClientTable":
+        table = copy(self)
+        table.columns = self.columns[:count]
+        return table
+
+    def _width(self, count: int, console: Console, options: ConsoleOptions) -> int:
+        return Measurement.get(console, options, self._first(count)).maximum

@@ -18,7 +18,7 @@ from fedcore.typing import JSON, Seconds
 from fedrun.cli.traffic_tables import bytes_of_all
 from fedrun.traffic import OTHERS, by_client, lanes_json, read_lanes, total
 from fedrun.units import amount, in_bytes, metric
-from fedserver.view.names import Name
+from fedserver.view.names import ClientTable, Name
 from fedserver.view.progress import Progress
 from fedview.results.coverage import Coverage, Label
 from fedview.results.warnings import absence, since, warnings
@@ -220,7 +220,7 @@ def status_table(status: JSON) -> RenderableType:
         at = f"at version {status['evaluated_version']:,}"
         head.add_row(Text(printable(name)), f"{metric(value)} {at}")
     head.add_row("ended", status["ended"] or "no")
-    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0))
+    table = ClientTable()
     for column in ("client", "does", "there", *_NUMBERS, "share", "recent", "payload"):
         is_word, is_name = column in ("client", "does", "there"), column == "client"
         side: JustifyMethod = "left" if is_word else "right"

@@ -192,12 +192,13 @@ class Planner:
     def _doubts(self) -> list[str]:
         """Returns what the pilots cannot tell of the choice, in sentences."""
         found = []
+        seeds = self.runs.seeds
         source = (
-            f"{len(self.journals)} journals"
+            f"are {len(self.journals)} journals"
             if self.journals
-            else f"seeds {', '.join(map(str, self.runs.seeds))}"
+            else f"used seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
         )
-        found.append(f"The pilots are {source}; the checks have seeds of their own.")
+        found.append(f"The pilots {source}; the checks have seeds of their own.")
         if self.is_lowest:
             found.append(
                 "By the best fit to the pilots no plan does it; all predictions assume "

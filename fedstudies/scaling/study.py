@@ -1,4 +1,4 @@
-"""``fedsim scale``: what more workers bring, and where they stop to."""
+"""``fedsim scale``: what more workers bring, and when they stop helping."""
 
 import math
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ _LINK = ("up", "down", "server")
 
 
 class Scale(Federated[ScaleReport]):
-    """Predict what more workers bring, and where they stop to.
+    """Predict what more workers bring, and when they stop helping.
 
     The seconds of a round are predicted from the model's layers, the device and the
     network; how many clients are worth averaging follows from the gradients of the

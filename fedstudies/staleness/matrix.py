@@ -228,7 +228,7 @@ def matrix_figure(matrix: Matrix) -> "Figure":
             texttemplate="%{text}",
             colorscale=[
                 [0, theme.soft(theme.VERMILION, 0.05)],
-                [1, theme.soft(theme.VERMILION, 0.9)],
+                [1, theme.soft(theme.VERMILION, 0.7)],
             ],
             colorbar={
                 "title": {"text": "slowdown", "side": "right", "font": {"size": 13}},
@@ -240,7 +240,8 @@ def matrix_figure(matrix: Matrix) -> "Figure":
             hovertemplate="%{y}, %{x}: %{text}<extra></extra>",
         )
     )
-    figure.update_yaxes(autorange="reversed")
+    figure.update_xaxes(showgrid=False)
+    figure.update_yaxes(showgrid=False, autorange="reversed")
     return theme.dress(figure, theme.rows_height(len(matrix.rows)))
 
 

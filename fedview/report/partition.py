@@ -148,7 +148,8 @@ def partition_figure(shares: Shares, rows: Numbers) -> "Figure":
     if shares.counts_NC is not None:
         figure.add_trace(_cells(names, shares.counts_NC[rows]), row=1, col=1)
         tick = {"dtick": 1} if shares.counts_NC.shape[1] <= 30 else {}
-        figure.update_xaxes(title_text="class", showgrid=False, row=1, col=1, **tick)
+        figure.update_xaxes(title_text="class", row=1, col=1, **tick)
+        figure.update_xaxes(showgrid=False, zeroline=False, row=1, col=1)
     column = 2 if labelled else 1
     bars = Bars(
         orientation="h",

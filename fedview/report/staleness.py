@@ -57,9 +57,10 @@ def _how_late(staleness: Floats) -> str:
     if not staleness.any():
         return "No update was late."
     middle, late = np.quantile(staleness, [0.5, 0.95], method="inverted_cdf")
+    half = f"at most {amount(int(middle), 'version')} late" if middle else "not late"
+    most = f"95&nbsp;% at most {amount(int(late), 'version')}"
     return (
-        f"Half of the updates were at most {amount(int(middle), 'version')} late, "
-        f"95&nbsp;% at most {late:,.0f}, the latest {staleness.max():,.0f}."
+        f"Half of the updates were {half}, {most}, the latest {staleness.max():,.0f}."
     )
 
 

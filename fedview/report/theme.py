@@ -154,5 +154,7 @@ def _theme(text: str, faint: str, grid: str, line: str, card: str) -> dict[str, 
                 "activecolor": text,
             },
             "coloraxis": {"colorbar": {"outlinewidth": 0}},
-        }
+        },
+        # Plotly itself judges a cell as if its colour were opaque.
+        "data": {"heatmap": [{"textfont": {"color": text}}]},
     }

@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcore.hosts import is_loopback, is_this_machine
-from fedcore.text import is_printable, printable, wrong_metrics
+from fedcore.text import (
+    decimals,
+    format_metrics,
+    is_printable,
+    printable,
+    wrong_metrics,
+)
 
 
 @given(st.text())
@@ -84,3 +90,10 @@ def test_only_this_machine_is_this_machine(host: str, here: bool) -> None:
 )
 def test_a_connection_to_any_address_ends_here(host: str, here: bool) -> None:
     assert is_this_machine(host) is here
+
+
+def test_a_huge_metric_is_no_row_of_digits() -> None:
+    assert format_metrics({"loss": 2.590746918e24}, 9) == "loss 2.5907e+24, n = 9"
+    assert [decimals(value, 3) for value in (0.1234, -12.0, float("nan"))] == [
+        "0.123", "-12.000", "nan",
+    ]  # fmt: skip

@@ -103,6 +103,22 @@ def test_the_view_never_outgrows_the_terminal(
     assert all(len(line) <= width for line in lines)
 
 
+@pytest.mark.parametrize("width", [40, 60])
+def test_on_a_narrow_terminal_columns_give_way_to_names(
+    server: Served, width: int
+) -> None:
+    lines = drawn(busy(server), width, 30)
+    (head,) = [line for line in lines if " does " in line]
+    rows = lines[lines.index(head) + 1 :][:9]
+    assert head.startswith("│ client ")
+    assert len({line[:14] for line in rows}) == 9
+    assert ("accepted" in head, "λ" in head, "down" in head) == (
+        True,
+        width == 60,
+        False,
+    )
+
+
 def test_what_is_left_out_is_counted(server: Served) -> None:
     view = busy(server, *(f"metric-{n}" for n in range(9)))
     lines = drawn(view, 80, 17)

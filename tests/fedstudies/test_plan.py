@@ -265,7 +265,7 @@ def test_tables_are_columns_and_the_frontier_falls() -> None:
     assert costs == sorted(costs, reverse=True)
     assert found.frontier["seconds"] == sorted(found.frontier["seconds"])
     assert found.checks["plan"][0] == "recommended"
-    assert any("pilots are seeds 0, 1" in doubt for doubt in found.doubts)
+    assert any("pilots used seeds 0, 1;" in doubt for doubt in found.doubts)
 
 
 @pytest.mark.slow

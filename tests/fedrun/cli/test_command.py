@@ -1,14 +1,20 @@
 """One sentence for an error, and the status that says whose fault it was."""
 
 import errno
+import io
+import logging
 import os
+import re
+import sys
 from collections.abc import Iterator
 
 import pytest
+from rich.console import Console
+from rich.live import Live
 
 from fedcore import errors
 from fedcore.errors import LatecomerError
-from fedrun.cli.command import in_sentences
+from fedrun.cli.command import in_sentences, log_to_stderr, say
 from fedrun.cli.exit_codes import exit_code
 
 STATUSES = {
@@ -112,3 +118,57 @@ def test_an_interruption_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> 
     assert ended(KeyboardInterrupt()) == 1
     said = "interrupted; the command has not finished\n"
     assert tuple(capsys.readouterr()) == ("", said)
+
+
+class Screen(io.StringIO):
+    """A stream that is a terminal or a file."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+    def lines(self) -> list[str]:
+        text = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", self.getvalue())
+        return [line.rstrip("\r ") for line in re.split("[\r\n]+", text)]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_warning_does_not_run_into_what_is_drawn(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors, drawn = Screen(is_terminal=is_terminal), Screen(is_terminal=True)
+    monkeypatch.setattr(sys, "stderr", errors)
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    log_to_stderr(verbose=False)
+    console = Console(file=errors if is_terminal else drawn, force_terminal=True)
+    with Live("a bar", console=console, auto_refresh=False) as live:
+        live.refresh()
+        logging.getLogger("fedsim").warning("the loss is high")
+    logging.getLogger("fedsim").warning("afterwards")
+    lines = errors.lines()
+    assert "WARNING fedsim: the loss is high" in lines
+    assert "WARNING fedsim: afterwards" in lines
+    assert ("a bar" in lines) == is_terminal
+
+
+SENTENCES = "take it: 6.9 times\n  fewer bytes, in /a/path/that-is-longer-than-a-line"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_sentences_end_between_words_on_a_terminal_only(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = Screen(is_terminal=is_terminal)
+    monkeypatch.setattr(sys, "stdout", output)
+    monkeypatch.setenv("COLUMNS", "14")
+    say(SENTENCES)
+    folded = (
+        "take it: 6.9\ntimes\n  fewer bytes,\n  in\n"
+        "  /a/path/that-is-longer-than-a-line"
+    )
+    assert output.getvalue() == f"{folded if is_terminal else SENTENCES}\n"

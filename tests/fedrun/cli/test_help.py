@@ -146,3 +146,20 @@ def test_a_shell_completes_what_is_typed(program: str, shell: str) -> None:
     typed = f"{program} {first[:-1]}"
     words = {"COMP_WORDS": typed, "COMP_CWORD": "1" if shell != "fish" else first[:-1]}
     assert first in complete("complete", **words)
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [(click.IntRange(1), "N"), (float, "NUMBER")]
+)
+def test_a_number_in_a_help_text_does_not_look_like_two(
+    kind: object, word: str
+) -> None:
+    @command()
+    @click.option("--seeds", type=kind, help="How often.")
+    @click.option("--first", type=kind, metavar="SEED", help="Where to begin.")
+    def act(**_: str) -> None:
+        """Act."""
+
+    shown = CliRunner().invoke(act, ["--help"]).output
+    assert re.findall("--seeds (.*?)  +", shown) == [word]
+    assert re.findall("--first (.*?)  +", shown) == ["SEED"]
