@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,6 +14,7 @@ from typing import Any, Self
 from fedcore.typing import JSON, Seconds
 
 ROOT = Path(__file__).parents[2]
+PATIENCE: Seconds = 20.0  # with a process that is to end by itself
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -67,9 +68,15 @@ class Helper(AbstractContextManager["Helper"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends it."""
+        """Ends its input, so that it ends what it has started, or else kills it."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with suppress(OSError, subprocess.TimeoutExpired):
+            self.process.stdin.close()
+            self.process.wait(PATIENCE)
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        self.process.stdout.close()
 
 
 class Started(AbstractContextManager["Started"]):

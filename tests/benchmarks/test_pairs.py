@@ -1,5 +1,6 @@
 """Two states of the program in pairs, and what counts as slower."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle
@@ -9,6 +10,7 @@ import pytest
 
 from benchmarks import pairs
 from benchmarks.pairs import Measure, State, in_pairs, is_slower
+from tests.patience import until
 
 OLD, NEW = (State(name, Path(), Path()) for name in ("old", "new"))
 
@@ -77,6 +79,25 @@ def test_a_state_runs_what_was_built_of_it(commit: str, tmp_path: Path) -> None:
         with pytest.raises(SystemExit):
             pairs._run(state, "-c", code, str(state.built))
         pairs._run(state, "-c", code, str(state.checkout / "fedcore"))
+
+
+@pytest.mark.processes
+def test_no_server_is_left_behind(tmp_path: Path) -> None:
+    with pairs._built("", tmp_path) as state:
+        with pairs._serves(0, "quick", state) as measure:
+            assert measure() >= 0.0
+            (server,) = _servers_of(os.getpid())
+        until(lambda: not Path(f"/proc/{server}").exists(), "the server has ended")
+
+
+def _servers_of(pid: int) -> list[int]:
+    """Returns the servers below a process."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+            found += [child] * (b"fedserver" in words) + _servers_of(child)
+    return found
 
 
 @pytest.mark.processes
