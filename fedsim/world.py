@@ -282,10 +282,11 @@ class Alarm:
     timer: Timer
 
     def __call__(self) -> None:
-        """Fires the timer."""
-        self.world.feed(TimerFired(at=self.world.clock.now, timer=self.timer))
+        """Fires the timer, unless nobody waits for it any longer."""
+        if not self.is_void:
+            self.world.feed(TimerFired(at=self.world.clock.now, timer=self.timer))
 
     @property
     def is_void(self) -> bool:
         """Whether the server no longer waits for it."""
-        return self.world.run.coordinator.rounds.is_void(self.timer)
+        return self.world.run.coordinator.is_void(self.timer)

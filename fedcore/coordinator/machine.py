@@ -354,11 +354,14 @@ class Pulls:
             return self._state.evaluated != version
         return self._evaluations.asks_at_end(cid, version)
 
+    def is_held(self, timer: Timer) -> bool:
+        """Whether the pull that this timer is to answer still waits."""
+        pull = self._pulls.get(timer.subject)
+        return pull is not None and pull.nonce == timer.number
+
     def hold_passed(self, timer: Timer) -> list[Action]:
         """Answers a pull that has waited long enough, without a task."""
-        pull = self._pulls.get(timer.subject)
-        if pull is None or pull.nonce != timer.number:
-            return []
+        pull = self._pulls[timer.subject]
         self.withdraw(pull.cid)
         answer = reply_to(pull, self._state, self._proofs, None, done=False, waits=True)
         return [answer, *self.grant()]
@@ -736,11 +739,17 @@ class Coordinator:
 
     # ------------------------------------------------------------------- timers
 
+    def is_void(self, timer: Timer) -> bool:
+        """Whether a timer that fires changes nothing."""
+        if timer.kind == "hold":
+            return not self.pulls.is_held(timer)
+        return self.rounds.is_void(timer)
+
     def _fire(self, timer: Timer) -> list[Action]:
+        if self.is_void(timer):
+            return []
         match timer.kind:
             case "deadline":
-                if self.rounds.is_void(timer):
-                    return []
                 return [*self.rounds.deadline_passed(timer), *self.pulls.grant()]
             case "hold":
                 return self.pulls.hold_passed(timer)

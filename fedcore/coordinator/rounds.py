@@ -797,7 +797,13 @@ class Rounds:
         return self._deadline.begin(timer, self.state.at + seconds)
 
     def is_void(self, timer: Timer) -> bool:
-        """Whether this is an earlier cohort's deadline, or that of a paused run."""
+        """Whether a timer that fires changes nothing.
+
+        It is an earlier cohort's deadline, that of a paused run, or the end of a lease
+        whose client has delivered and come again, or is not here.
+        """
+        if timer.kind == "lease":
+            return not self.leases.awaits(timer.subject, timer.number)
         return timer.kind == "deadline" and not self._deadline.is_due(timer)
 
     def deadline_passed(self, timer: Timer) -> list[Action]:

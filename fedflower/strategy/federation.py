@@ -195,7 +195,7 @@ class Federation:
         """Fires the timers that are due; returns whether there was one."""
         now, moved = self._clock.now(), False
         while (timer := self._alarms.due(now)) is not None:
-            if not self.run.coordinator.rounds.is_void(timer):
+            if not self.run.coordinator.is_void(timer):
                 self._feed(TimerFired(at=now, timer=timer))
                 moved = True
         return moved

@@ -271,6 +271,22 @@ def test_a_snapshot_holds_the_end_of_no_lease_but_the_newest(tmp_path: Path) -> 
     assert 0 < len(scalars["simulation"]["clients"]["queue"]["expiries"]) <= 10
 
 
+def test_one_by_one_a_snapshot_holds_no_timer_for_which_nobody_waits(
+    tmp_path: Path,
+) -> None:
+    settings = config(
+        {"algorithm": {"kind": "fed_avg", "buffer": 3}, "stop": {"versions": 90}},
+        kind="exact",
+    )
+    with pytest.raises(KeyboardInterrupt):
+        latecomer.run(settings, toy(), folder=tmp_path, on_event=InterruptAt(400))
+    newest = max((tmp_path / "snapshots").glob("*.safetensors"))
+    scalars, _ = read_snapshot(newest)
+    assert scalars["version"] > 20
+    [saved] = [v for k, v in scalars["simulation"]["clients"]["map"] if k == "events"]
+    assert len(saved) <= 3 * 12  # a message, a lease and a pull of each client
+
+
 def test_a_snapshot_of_another_version_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

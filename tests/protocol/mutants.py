@@ -712,13 +712,10 @@ def old_lease_ends_a_newer_one(stack: ExitStack) -> None:
 
 @mutant
 def old_hold_answers_a_newer_pull(stack: ExitStack) -> None:
-    def passed(self: Pulls, timer: Any) -> Any:
-        pull = self._pulls.get(timer.subject)
-        if pull is None:
-            return []
-        return old(self, timer._replace(number=pull.nonce))
+    def is_held(self: Pulls, timer: Any) -> bool:
+        return timer.subject in self._pulls
 
-    old = _swap(stack, Pulls, "hold_passed", passed)
+    _swap(stack, Pulls, "is_held", is_held)
 
 
 # ------------------------------------------------------------------ tasks and votes

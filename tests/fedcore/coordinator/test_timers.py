@@ -242,6 +242,31 @@ def test_a_lease_ends_when_the_config_says() -> None:
     assert desk.timers[lease] == desk.coordinator.timeouts.lease
 
 
+def test_a_void_timer_changes_nothing() -> None:
+    desk = desk_of(FedBuff(buffer=9, concurrency=1), "a", "b", "c")
+    desk.pull("c")
+    desk.push("a", 1)
+    desk.pull("a")
+    coordinator = desk.coordinator
+    void = [each for each in desk.timers if coordinator.is_void(each)]
+    held = [each for each in desk.timers if each not in void]
+    assert {(each.kind, each.subject) for each in void} == {
+        ("hold", "b"),  # it has its task
+        ("hold", "c"),  # it has asked again
+        ("lease", "a"),  # it waits for its next task
+    }
+    assert {(each.kind, each.subject) for each in held} == {
+        ("hold", "a"),
+        ("hold", "c"),
+        ("lease", "b"),
+    }
+    before = str((coordinator.state.dump(), coordinator.rounds.dump()))
+    for each in void:
+        fire(desk, each)
+        assert desk.actions == []
+    assert str((coordinator.state.dump(), coordinator.rounds.dump())) == before
+
+
 # --------------------------------------------------------------------------- holds
 
 
