@@ -90,11 +90,10 @@ def judge(update: Update, state: ServerState) -> Decision:
     if state.closed:
         reason = f"the run has ended: {state.closed}"
         return Decision(Verdict.REJECTED_CLOSED, 0.0, staleness, reason)
-    if state.learnt.plans.of(cid, base) is None:  # else it was judged before
+    refuse = algorithm.update_filter.refusal
+    if refuse is not None and state.learnt.plans.of(cid, base) is None:
         size = size_of(update.samples, update.measured)
-        refusal = algorithm.update_filter.refusal(
-            state.learnt.update_filter, size, update.counts
-        )
+        refusal = refuse(state.learnt.update_filter, size, update.counts)
         if refusal is not None:
             return Decision(Verdict.REJECTED_POLICY, 0.0, staleness, refusal)
     weight = algorithm.staleness.weigh(state.learnt.staleness, staleness, update.counts)
@@ -263,9 +262,11 @@ def _beyond_sums(push: Push, payload: Payload, state: ServerState) -> str:
 def _remark(update: Update, state: ServerState) -> str:
     """A remark on an update that counts for fewer samples or steps than it claims."""
     config, remarks, samples = state.algorithm.config, [], update.samples
-    counted = config.count_update(samples)
-    if config.weigh_by == "samples" and counted != samples:
-        remarks.append(f"{counted} of its {samples} samples (algorithm.samples_cap)")
+    if config.weigh_by == "samples":
+        counted = config.count_update(samples)
+        if counted != samples:
+            limit = "algorithm.samples_cap"
+            remarks.append(f"{counted} of its {samples} samples ({limit})")
     if "pace" in state.algorithm.aggregator.needs:
         own, steps = state.settings_of(update.client), update.steps
         most = config.most_steps(samples, update.base, own)
@@ -497,7 +498,7 @@ class Rounds:
         # True if every on-time update is accepted and nothing learns from it, so
         # decisions can be made together.
         self._may_wait = (
-            config.update_filter.accepts_all
+            algorithm.update_filter.refusal is None
             and "gap" not in algorithm.aggregator.needs
             and not algorithm.observes_tasks
         )
@@ -580,13 +581,12 @@ class Rounds:
             request = Request(cid, device)
             lease.given = controller.assign(state.learnt.controllers, request)
         state.learnt.plans.note(cid, None)
-        if asked.plan is None or config.update_filter.rest is None:
+        refuse = self.algorithm.update_filter.refusal
+        if refuse is None or asked.plan is None or config.update_filter.rest is None:
             return None
         own = state.settings_of(cid)
         task = announce(config, own, asked.plan, lease.given, state.version)
-        refusal = self.algorithm.update_filter.refusal(
-            state.learnt.update_filter, task.size, task.counts
-        )
+        refusal = refuse(state.learnt.update_filter, task.size, task.counts)
         if refusal is None:
             state.learnt.plans.note(cid, task)
             return None

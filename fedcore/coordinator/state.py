@@ -266,22 +266,27 @@ class Learnt:
             at: when it was decided.
         """
         verdict, weight, staleness, _ = decision
-        algorithm, counts = self._algorithm, task.counts
-        size = size_of(task.samples, task.measured)
-        if (plan := self.plans.of(cid, task.base)) is not None:
-            size, counts = plan.size, plan.counts
-        self.plans.note(cid, None)
+        algorithm = self._algorithm
         if verdict is Verdict.ACCEPTED:
             self.staleness = algorithm.staleness.observe(
                 self.staleness, staleness, task.counts, weight
             )
-            self.update_filter = algorithm.update_filter.observe(
-                self.update_filter, size, counts
-            )
-        elif verdict is Verdict.REJECTED_POLICY:
-            self._refuse(size, counts)
+        if algorithm.update_filter.refusal is not None:
+            self._filter(verdict, cid, task)
         if algorithm.observes_tasks and verdict is not Verdict.REJECTED_CLOSED:
             self._report(verdict, cid, task, at)
+
+    def _filter(self, verdict: Verdict, cid: str, task: Finished) -> None:
+        """Lets the update filter learn from a task, as it was announced if it was."""
+        size, counts = size_of(task.samples, task.measured), task.counts
+        if (plan := self.plans.of(cid, task.base)) is not None:
+            size, counts = plan.size, plan.counts
+        self.plans.note(cid, None)
+        if verdict is Verdict.ACCEPTED:
+            observe = self._algorithm.update_filter.observe
+            self.update_filter = observe(self.update_filter, size, counts)
+        elif verdict is Verdict.REJECTED_POLICY:
+            self._refuse(size, counts)
 
     def decline(self, record: events.Declined) -> None:
         """Applies that a task was refused before it was computed."""
