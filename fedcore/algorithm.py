@@ -84,6 +84,11 @@ class Algorithm(NamedTuple):
         return self._replace(config=config, clients=ClientSettings(config.client))
 
     @property
+    def filters_updates(self) -> bool:
+        """Whether an update may be refused."""
+        return not self.config.update_filter.accepts_all
+
+    @property
     def observes_tasks(self) -> bool:
         """Whether a role at the server learns from tasks that have ended."""
         learns = self.selection.observe is not None

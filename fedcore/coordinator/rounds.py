@@ -90,10 +90,11 @@ def judge(update: Update, state: ServerState) -> Decision:
     if state.closed:
         reason = f"the run has ended: {state.closed}"
         return Decision(Verdict.REJECTED_CLOSED, 0.0, staleness, reason)
-    refuse = algorithm.update_filter.refusal
-    if refuse is not None and state.learnt.plans.of(cid, base) is None:
+    if algorithm.filters_updates and state.learnt.plans.of(cid, base) is None:
         size = size_of(update.samples, update.measured)
-        refusal = refuse(state.learnt.update_filter, size, update.counts)
+        refusal = algorithm.update_filter.refusal(
+            state.learnt.update_filter, size, update.counts
+        )
         if refusal is not None:
             return Decision(Verdict.REJECTED_POLICY, 0.0, staleness, refusal)
     weight = algorithm.staleness.weigh(state.learnt.staleness, staleness, update.counts)
@@ -498,7 +499,7 @@ class Rounds:
         # True if every on-time update is accepted and nothing learns from it, so
         # decisions can be made together.
         self._may_wait = (
-            algorithm.update_filter.refusal is None
+            not algorithm.filters_updates
             and "gap" not in algorithm.aggregator.needs
             and not algorithm.observes_tasks
         )
@@ -581,12 +582,13 @@ class Rounds:
             request = Request(cid, device)
             lease.given = controller.assign(state.learnt.controllers, request)
         state.learnt.plans.note(cid, None)
-        refuse = self.algorithm.update_filter.refusal
-        if refuse is None or asked.plan is None or config.update_filter.rest is None:
+        if asked.plan is None or config.update_filter.rest is None:
             return None
         own = state.settings_of(cid)
         task = announce(config, own, asked.plan, lease.given, state.version)
-        refusal = refuse(state.learnt.update_filter, task.size, task.counts)
+        refusal = self.algorithm.update_filter.refusal(
+            state.learnt.update_filter, task.size, task.counts
+        )
         if refusal is None:
             state.learnt.plans.note(cid, task)
             return None

@@ -271,7 +271,7 @@ class Learnt:
             self.staleness = algorithm.staleness.observe(
                 self.staleness, staleness, task.counts, weight
             )
-        if algorithm.update_filter.refusal is not None:
+        if algorithm.filters_updates:
             self._filter(verdict, cid, task)
         if algorithm.observes_tasks and verdict is not Verdict.REJECTED_CLOSED:
             self._report(verdict, cid, task, at)

@@ -1,6 +1,6 @@
 """All updates are used."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fedcore.update_filters.base import UpdateFilter, UpdateFilterConfig
 
@@ -9,11 +9,12 @@ class AcceptAll(UpdateFilterConfig):
     """Refuses nothing."""
 
     kind: Literal["accept_all"] = "accept_all"
+    accepts_all: ClassVar[bool] = True
 
     def build(self) -> UpdateFilter:
         """Returns the filter."""
         return UpdateFilter(
             init=lambda: None,
-            refusal=None,
+            refusal=lambda state, samples, counts: None,
             observe=lambda state, samples, counts: state,
         )

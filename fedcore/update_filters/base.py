@@ -22,8 +22,7 @@ class UpdateFilter(NamedTuple):
     """
 
     init: Callable[[], State]
-    refusal: Callable[[State, int, Counts | None], str | None] | None
-    """None: nothing is refused, and nothing learnt."""
+    refusal: Callable[[State, int, Counts | None], str | None]
     observe: Callable[[State, int, Counts | None], State]
     refused: Callable[[State, int, Counts | None], State] | None = None
     """None: nothing is learnt from what is refused."""
@@ -33,6 +32,8 @@ class UpdateFilterConfig(Method):
     """Settings of an update filter."""
 
     role: ClassVar[str] = "update_filter"
+    accepts_all: ClassVar[bool] = False
+    """Whether no update is ever refused."""
 
     @property
     def uses_labels(self) -> bool:
