@@ -90,6 +90,13 @@ def test_a_range_is_that_of_the_whole_series() -> None:
     assert found.foreign("29,320.5 and 4.3e-08") == ["29,320.5", "4.3e-08"]
 
 
+def test_verdicts_are_those_of_seeds_that_nobody_looked_at() -> None:
+    assert papers_page.misquoted() == []
+    *most, last = papers_page.untried()
+    names = f"Claims {', '.join(map(str, most))} and {last} have not been tried"
+    assert names in " ".join((ROOT / papers_page.PAGE).read_text("utf-8").split())
+
+
 def test_what_a_claim_is_known_to_miss_is_what_was_saved() -> None:
     for number, known in papers_page.known().items():
         checks = papers_page.claim(number)["checks"]

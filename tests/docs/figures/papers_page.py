@@ -1,21 +1,25 @@
 """docs/papers.md: each table and paragraph with the claim that it quotes."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from benchmarks.claims.__main__ import FRESH
 from benchmarks.claims.both_memories import KNOWN, SPARED
 from benchmarks.claims.coded_computation import SIZES, formulas
 from benchmarks.claims.exactly_once import COMPARED
-from benchmarks.series import EARLIER
+from benchmarks.claims.report import Verdict
+from benchmarks.series import EARLIER, runs
 from tests.docs.figures import larger
 from tests.docs.figures.series import Pool, Saved, Series, pool, saved
 from tests.docs.figures.units import Quote
+from tests.docs.pages import ROOT
 
 PAGE = "docs/papers.md"
 SAID = (  # settings, names, and years
     r"(?:ICML|AAAI|NeurIPS|Middleware|AISTATS|MLSys|ICLR|ICASSP) \d+",
     r"arXiv [\d.]+|\(18\.4 %\)",
     r"[Cc]laims? [\d, to]+(?:and \d+)?|8x8|64-32-10|EF21|CA2FL|CAFe|10[⁵⁶⁷]|float\d\d",
-    r"IJCAI \d+|28x28",
+    r"IJCAI \d+|28x28|95 % interval",
     r"exit code is 1|1,797 real|1,347 to train and 450 to test|2,410 parameters",
     r"[Tt]op-\d %|random-\d %|percentile (?:of )?[\d.]+|99\.7th|s = [\d.]+",
     r"\d+ bits|\d+ a round|\d+ local steps|[\d,]+ rounds|\d+ clients|\d+ versions",
@@ -111,9 +115,52 @@ SETTINGS = {
 
 
 def claim(number: int) -> Saved:
-    """What was saved of a claim."""
+    """The run of a claim that the page shows: the last with the seeds from 0 on."""
+    *earlier, shown = (run for run in _runs(number) if run["seeds"][0] < FRESH)
+    return {**shown, EARLIER: earlier}
+
+
+def fresh(number: int) -> Saved | None:
+    """The last run with other seeds, which give the verdict; None: there is none."""
+    found = [run for run in _runs(number) if run["seeds"][0] >= FRESH]
+    return found[-1] if found else None
+
+
+def untried() -> list[int]:
+    """The claims that were not tried with other seeds."""
+    numbers = (each["claim"] for each in saved("claims")["claims"])
+    return [number for number in numbers if fresh(number) is None]
+
+
+def _runs(number: int) -> Sequence[Saved]:
     found = saved("claims")["claims"]
-    return next(each for each in found if each["claim"] == number)
+    return runs(next(each for each in found if each["claim"] == number))
+
+
+BEGINNINGS = {  # of a cell of the first table, and of the verdict in a section
+    Verdict.HOLDS: ("holds", "Holds"),
+    Verdict.IN_PART: ("in part", "Holds in part"),
+    Verdict.NOT: ("no", "Does not hold"),
+    Verdict.OPEN: ("cannot be told", "Cannot be told"),
+}
+
+
+def misquoted() -> list[int]:
+    """The claims of which the page tells another verdict than that of fresh seeds."""
+    page, found = (ROOT / PAGE).read_text(encoding="utf-8"), []
+    for number in (each["claim"] for each in saved("claims")["claims"]):
+        if (run := fresh(number)) is None:
+            continue
+        cell, section = BEGINNINGS[Verdict(run["verdict"])]
+        row = re.search(rf"^\| {number} \| .* \| \*\*([^*]*)\*\*", page, re.M)
+        lead = re.search(
+            rf"^## {number}\. .*?\*\*Claim\*\*.*?\*\*([^*]*)\*\*", page, re.M | re.S
+        )
+        assert row
+        assert lead
+        if row[1] != cell or lead[1].rstrip(".") != section:
+            found.append(number)
+    return found
 
 
 def mean(table: Saved, row: str, column: str) -> float:
@@ -125,7 +172,15 @@ def of_claim(number: int) -> Pool:
     """A claim's tables and checks, with what follows from them."""
     found = claim(number)
     more = [*_columns(found["tables"]), *DERIVED.get(number, list)()]
+    more += _intervals(fresh(number))
     return pool(found["tables"], found["checks"], more=more)
+
+
+def _intervals(run: Saved | None) -> Iterator[Series]:
+    """What the checks came to with fresh seeds, and the ends of the intervals."""
+    for check in run["checks"] if run else ():
+        value, half = check["value"], check["half_width_95"] or 0.0
+        yield from (Series.of([value]), Series.of([value - half, value + half]))
 
 
 def _columns(tables: Sequence[Saved]) -> Iterator[Series]:
