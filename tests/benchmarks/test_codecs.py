@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.basis import RESTS_ON
 from benchmarks.codecs import __main__ as command
 from benchmarks.codecs import entropy, ours, peers, updates
 from benchmarks.codecs.codec import STAGES, measure
@@ -92,7 +93,7 @@ def test_what_codecs_hold_of_real_updates_is_kept_run_by_run(
     for _ in range(2):
         assert updates.main(["--codecs", "sign_l1", "--save"]) == 0
     first, second = runs(json.loads(updates.RESULTS.read_text())["digits: sign_l1"])
-    assert first == second
+    assert first == {k: value for k, value in second.items() if k != RESTS_ON}
     assert first["values"] == 4810
     assert first["bytes up"] == 626
     assert 0.1 < first["held up"] < first["held down"] < 1

@@ -98,7 +98,7 @@ class Course:
 
     def finished(self, number: int, weights: Callable[[], Weights]) -> None:
         """A round has ended, of which the first is 1."""
-        now = time.monotonic()
+        now = _now()
         if number == 1:
             self._noted["first"] = now
         if number == self._warm:
@@ -109,7 +109,7 @@ class Course:
 
     def ended(self) -> None:
         """What came after the last round counts as well."""
-        self._noted["last"] = time.monotonic()
+        self._noted["last"] = _now()
 
     def save(self, *, each: int | None = None) -> None:
         """Writes what was noted.
@@ -124,6 +124,14 @@ class Course:
         }
         arrays["torch"] = str(getattr(torch, "__version__", ""))
         np.savez(self._outcome, updates=updates, **arrays | self._noted)
+
+
+def _now() -> float:
+    """The time at which a GPU has done what it was given, if there is one."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return time.monotonic()
 
 
 def draw_cohort(problem: Problem, rng: np.random.Generator) -> Integers:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.simulation.peers.networks import client_tensors, network, taken
+from benchmarks.simulation.peers.networks import client_tensors, device, network, taken
 from benchmarks.simulation.peers.problem import (
     Course,
     Integers,
@@ -32,6 +32,7 @@ def train_round(
             torch._foreach_copy_(parameters, start)
         for at in range(0, len(y), problem.batch):
             rows = torch.from_numpy(order[at : min(at + problem.batch, len(y))])
+            rows = rows.to(y.device)
             loss = nn.functional.cross_entropy(module(x[rows]), y[rows])
             gradients = torch.autograd.grad(loss, parameters)
             with torch.no_grad():
@@ -46,7 +47,7 @@ def main() -> None:
     course = Course()
     problem, rng = course.problem, np.random.default_rng(0)
     torch.set_num_threads(1)
-    module, data = network(problem), client_tensors(problem)
+    module, data = network(problem).to(device()), client_tensors(problem)
     for number in range(1, course.rounds + 1):
         cohort = draw_cohort(problem, rng)
         orders = shuffles(problem.sizes[cohort], rng)
