@@ -1,29 +1,33 @@
 """What a saved result rests on, so that anybody can see whether it is still true.
 
-A result names the code that made it: each module that was imported, with a digest of
-its lines of code, and each source of a kernel; a folder of which all files were in use
-is one name. Comments, docstrings, imports and blank lines do not count. It also names
-the golden runs of that day (:mod:`tests.golden.runs`): where one of them differs today,
-the program behaves differently, and the result is of another program.
+A result names the code that made it: all packages that benchmarks run or start, and the
+modules of benchmarks that were imported with those beside them. Each folder has a
+digest of its code; comments and docstrings do not count. It also names the golden runs
+of that day (:mod:`tests.golden.runs`): where one of them differs today, the program
+behaves differently, and the result is of another program.
 """
 
+import ast
 import hashlib
 import json
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from fedcore.kernels import library
 from fedcore.typing import JSON
-from tools.code import lines_of_code
 
 ROOT = Path(__file__).parent.parent
 RESTS_ON, COMMAND = "rests on", "command"
 GOLDEN = Path("tests/golden/runs.json")
-_KERNELS = ("fedcore/kernels/c", "fedtorch/compiled/c")
-_STARTS_PROCESSES = "tools.local"
-_OF_PROCESSES = ("fedserver", "fedclient", "fedwire")  # which nobody imports here
+_STARTED = (  # by processes of benchmarks, whose modules are not imported here
+    *("fedcore", "fedrun", "fedtorch", "fedsim", "fedserver", "fedclient"),
+    "protos/fedwire",
+)
+_BUILDS = "hatch_build.py"  # the kernels, with the compiler's options
 
 
 class Change(NamedTuple):
@@ -41,14 +45,19 @@ def stamp() -> JSON:
 
 
 def find() -> dict[str, dict[str, str]]:
-    """Returns the digests of the sources in use, by package, and of golden runs."""
+    """Returns the digests of the sources, by package, and of golden runs."""
     found = dict[str, list[str]]()
     for place in _places(sorted(set(_sources()))):
         package, _, rest = place.partition("/")
         found.setdefault(package, []).append(f"{rest} {digest_of(ROOT / place)}")
     written = {package: " ".join(places) for package, places in found.items()}
     golden = " ".join(f"{name} {digest}" for name, digest in _golden().items())
-    return {"sources": written, "golden": {GOLDEN.as_posix(): golden}}
+    kernels = "compiled" if library.in_use() is not None else "NumPy"
+    return {
+        "sources": written,
+        "golden": {GOLDEN.as_posix(): golden},
+        "kernels": {"in use": kernels},
+    }
 
 
 def compare(saved: Mapping[str, Mapping[str, str]]) -> Change:
@@ -78,28 +87,44 @@ def digest_of(path: Path) -> str:
     if not path.is_file():
         return ""
     text = path.read_text(encoding="utf-8")
-    lines = lines_of_code(text) if path.suffix == ".py" else text.splitlines()
-    return _digest("\n".join(lines))
+    return _digest(code_of(text) if path.suffix == ".py" else text)
+
+
+def code_of(source: str) -> str:
+    """Returns a source as it would be without comments and docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            kept = [each for each in body if not _is_string(each)]
+            node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
+    return ast.unparse(tree)
+
+
+def _is_string(node: ast.stmt) -> bool:
+    """Returns whether a statement is a string alone, as docstrings are."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _sources() -> Iterator[str]:
-    """Yields the files of this checkout that are in use, as paths below it."""
-    names = {name.partition(".")[0] for name in sys.modules}
+    """Yields the files that a result may rest on, as paths below the checkout."""
+    yield _BUILDS
+    homes = {ROOT / name for name in _STARTED}
     for module in [*sys.modules.values()]:
         path = Path(getattr(module, "__file__", None) or "/")
-        if path.suffix == ".py" and path.is_relative_to(ROOT):
-            below = path.relative_to(ROOT).as_posix()
-            if not below.startswith((".", "tests/")):
-                yield below
-    for folder in _KERNELS:
-        if folder.partition("/")[0] in names:
-            for path in _files_in(ROOT / folder):
-                yield path.relative_to(ROOT).as_posix()
-    if _STARTS_PROCESSES in sys.modules:
-        for package in _OF_PROCESSES:
-            home = ROOT / package
-            home = home if home.is_dir() else ROOT / "protos" / package
-            for path in home.rglob("*.py"):
+        if path.suffix != ".py" or not path.is_relative_to(ROOT):
+            continue
+        below = path.relative_to(ROOT)
+        if below.parts[0] in ("benchmarks", "tools", "tests", "examples"):
+            yield below.as_posix()
+            if below.parts[0] == "benchmarks" and len(below.parts) > 2:
+                homes.add(path.parent)  # with what it starts
+        elif not below.parts[0].startswith(".") and len(below.parts) > 1:
+            homes.add(ROOT / below.parts[0])
+    for home in homes:
+        for folder in (home, *(path for path in home.rglob("*") if path.is_dir())):
+            for path in _files_in(folder):
                 yield path.relative_to(ROOT).as_posix()
 
 
@@ -139,9 +164,12 @@ def _command(argv: Sequence[str]) -> str:
     """Returns the words after ``python``; no option that names a path of a machine."""
     words = list[str]()
     for word in argv[1:]:
-        if "/" in word.partition("=")[2] or word.startswith("/"):
-            if words and words[-1].startswith("--") and word.startswith("/"):
+        value = word.partition("=")[2] or word
+        if value.startswith(f"{ROOT}/"):
+            words.append(word.replace(f"{ROOT}/", ""))
+        elif value.startswith(("/", "~", "..", "file:")):
+            if words and words[-1].startswith("-") and value == word:
                 words.pop()
-            continue
-        words.append(word)
-    return " ".join(words)
+        else:
+            words.append(word)
+    return shlex.join(words)

@@ -11,7 +11,7 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,10 +72,10 @@ def _results_in(tree: Any, keys: tuple[str, ...]) -> Iterator[Result]:
     if isinstance(tree, dict):
         if RESTS_ON in tree:
             yield Result(": ".join(keys), tree[COMMAND], compare(tree[RESTS_ON]))
-        elif len(keys) > 1 and "machine" in tree:
+        elif len(keys) > 1 and ("machine" in tree or "claim" in tree):
             yield Result(": ".join(keys), "", None)
         for key, value in tree.items():
-            if key not in (EARLIER, RESTS_ON):
+            if key not in (EARLIER, RESTS_ON, "machine"):
                 yield from _results_in(value, (*keys, key))
         return
     for value in tree if isinstance(tree, list) else ():
@@ -88,14 +88,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     console = Console(highlight=False)
     if options.quick:
-        return max(_run(words, console) for words in QUICK)
+        return _run_all(QUICK, console)
     found = [r for r in results() if r.name.startswith(tuple(options.names or [""]))]
+    if not found:
+        raise SystemExit(f"no result begins with {' or '.join(options.names)}")
     show(console, found)
     if not options.run:
         return int(any(result.age is Age.OTHER for result in found))
     stale = (r for r in found if r.age in (Age.OLDER, Age.OTHER) and r.command)
     commands = dict.fromkeys(result.command for result in stale)
-    return max((_run(shlex.split(c), console) for c in commands), default=0)
+    return _run_all(map(shlex.split, commands), console)
 
 
 def show(console: Console, found: Sequence[Result]) -> None:
@@ -111,6 +113,12 @@ def show(console: Console, found: Sequence[Result]) -> None:
             told += f" and {more} more"
         grid.add_row(result.name, result.age, told, result.command)
     console.print(grid)
+
+
+def _run_all(commands: Iterable[Sequence[str]], console: Console) -> int:
+    """Returns 1 if one of them fails or is killed; all are run."""
+    codes = [_run(words, console) for words in commands]
+    return int(any(codes))
 
 
 def _run(words: Sequence[str], console: Console) -> int:

@@ -11,6 +11,7 @@ next one begins, and none begins after ``--minutes``.
 """
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -26,7 +27,7 @@ import numpy.typing as npt
 import torch
 from rich.console import Console
 
-from benchmarks.series import join
+from benchmarks.basis import stamp
 from benchmarks.simulation.peers.networks import DEVICE, build
 from benchmarks.simulation.peers.problem import Integers, Problem
 from benchmarks.simulation.problems import digits_of_100
@@ -242,7 +243,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _save(options.out, card, told)
     if "error" in equal:
         return 1
-    return int(equal["largest difference"] > CLOSE * equal["largest weight"])
+    is_equal = equal["largest difference"] <= CLOSE * equal["largest weight"]
+    return int(not is_equal)  # NaN is not equal
 
 
 def _row(outcome: Outcome) -> JSON:
@@ -252,8 +254,13 @@ def _row(outcome: Outcome) -> JSON:
 def _save(out: Path | None, card: str, told: JSON) -> None:
     """Writes what is known; what was saved of this card in another run is replaced."""
     if out is not None:
-        out.unlink(missing_ok=True)
-        join(out, {card: told})
+        known = json.loads(out.read_text("utf-8")) if out.is_file() else {}
+        known[card] = told | stamp()
+        fresh = out.with_suffix(".new")
+        fresh.write_text(
+            json.dumps(known, indent=1, ensure_ascii=False) + "\n", "utf-8"
+        )
+        fresh.replace(out)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -128,13 +128,30 @@ def model_check(console: Console, scale: Scale) -> bool:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.claims")
     parser.add_argument("claims", nargs="*", type=_claim, help="which; all if none")
-    parser.add_argument("--seeds", type=int, default=10, help="so many; 10 if not said")
     parser.add_argument(
-        "--first", type=int, default=FRESH, help=f"the first seed; {FRESH} if not said"
+        "--seeds", type=_positive, default=10, help="so many; 10 if not said"
+    )
+    parser.add_argument(
+        "--first",
+        type=_whole,
+        default=FRESH,
+        help=f"the first seed; {FRESH} if not said",
     )
     parser.add_argument("--quick", action="store_true", help="a few rounds, no verdict")
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
     return parser.parse_args(arguments)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text}: expected 0 or a whole number")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number above 0")
+    return int(text)
 
 
 def _claim(text: str) -> int:

@@ -43,14 +43,17 @@ class Cell(NamedTuple):
     @property
     def spread(self) -> float:
         """The standard deviation over the seeds; 0 of one."""
-        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
+        if len(self.values) < 2:
+            return 0.0
+        with np.errstate(invalid="ignore"):  # a training may have diverged
+            return float(np.std(self.values, ddof=1))
 
     def __str__(self) -> str:
         """Mean and spread; ≥ where a seed did not get there within the budget."""
         censored = self.budget is not None and max(self.values) >= self.budget
         places = 0 if all(float(value).is_integer() for value in self.values) else 3
         mean, spread = (
-            f"{number:.{places}f}".replace("0.", ".", number < 1)
+            f"{number:.{places}f}".replace("0.", ".", abs(number) < 1)
             for number in (self.mean, self.spread)
         )
         return f"{'≥ ' if censored else ''}{mean} ±{spread}"
@@ -134,7 +137,12 @@ class Check(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """Holds or not if the whole interval lies on one side of the bound."""
+        """Holds or not if the whole interval lies on one side of the bound.
+
+        A value that is not finite, as of a training that diverged, does not hold.
+        """
+        if not math.isfinite(self.value):
+            return Verdict.NOT
         if self.low >= self.bound if self.is_above else self.high <= self.bound:
             return Verdict.HOLDS
         if self.high < self.bound if self.is_above else self.low > self.bound:

@@ -745,6 +745,15 @@ class Coordinator:
             return not self.pulls.is_held(timer)
         return self.rounds.is_void(timer)
 
+    def is_past(self, timer: Timer) -> bool:
+        """Whether a timer will change nothing, whatever happens before it fires.
+
+        The end of a client's newest lease may be void now and not be void later.
+        """
+        if timer.kind == "lease":
+            return not self.rounds.leases.is_newest(timer.subject, timer.number)
+        return self.is_void(timer)
+
     def _fire(self, timer: Timer) -> list[Action]:
         if self.is_void(timer):
             return []

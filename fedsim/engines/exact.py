@@ -453,7 +453,9 @@ class ExactClients:
         for when, ticket, what in world.clock.queue:
             if isinstance(what, Happening):
                 events.append((when, ticket, (what.what, what.who, what.life)))
-            elif isinstance(what, Alarm) and not (what.is_void or _is_anew(what.timer)):
+            elif isinstance(what, Alarm) and not (
+                coordinator.is_past(what.timer) or _is_anew(what.timer)
+            ):
                 events.append((when, ticket, what.timer))
         participants = [
             {name: value for name, value in vars(each).items() if name != "algorithm"}

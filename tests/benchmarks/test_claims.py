@@ -254,6 +254,8 @@ def test_estimates_carry_their_error() -> None:
         (at_most("a", 1.35, 1.3), Verdict.NOT),
         (at_most("a", 0, 0), Verdict.HOLDS),
         (at_least("a", average(Cell([2.0])), 1.0), Verdict.OPEN),
+        (at_least("a", average(Cell([math.nan, 2.0])), 1.0), Verdict.NOT),
+        (at_most("a", average(Cell([math.inf] * 3)), 1.0), Verdict.NOT),
     ],
 )
 def test_a_check_holds_or_fails_with_its_whole_interval(

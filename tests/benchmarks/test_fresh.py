@@ -8,6 +8,7 @@ import pytest
 from benchmarks import basis, fresh
 from benchmarks.fresh import Age
 from benchmarks.series import after, runs
+from benchmarks.speed.measure import machine
 
 SOURCES, GOLDEN = "sources", "golden"
 
@@ -19,12 +20,42 @@ def the_age_of(tmp_path: Path, saved: object) -> Age:
 
 
 def test_a_result_of_today_is_fresh(tmp_path: Path) -> None:
-    run = after({}, {"machine": {}})
+    run = after({}, {"machine": machine()})
     places = run[basis.RESTS_ON][SOURCES]
-    assert "benchmarks" in places
     assert "basis.py" in places["benchmarks"]
+    assert "fedserver" in places, "which benchmarks start as a process"
     assert "coordinator" in places["fedcore"]
+    assert "fedwire" in places["protos"]
     assert the_age_of(tmp_path, {"server": run}) is Age.FRESH
+
+
+BEFORE = """
+'''A docstring.'''
+import this_one
+class A(B):
+    def f(self):
+        for x in y:
+            a()
+            b()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("A docstring.", "Another one.", True),
+        ("a()", "a()  # a comment", True),
+        ("            b()", "        b()", False),
+        ("this_one", "that_one", False),
+        ("A(B)", "A(C)", False),
+    ],
+)
+def test_code_is_all_but_comments_and_docstrings(
+    old: str, new: str, same: bool
+) -> None:
+    changed = BEFORE.replace(old, new)
+    assert changed != BEFORE
+    assert (basis.code_of(changed) == basis.code_of(BEFORE)) is same
 
 
 @pytest.mark.parametrize(("part", "age"), [(SOURCES, Age.OLDER), (GOLDEN, Age.OTHER)])
@@ -64,7 +95,8 @@ def test_earlier_runs_do_not_keep_what_they_rested_on() -> None:
 
 def test_a_result_from_before_is_unknown(tmp_path: Path) -> None:
     assert the_age_of(tmp_path, {"rows": [1.0]}) is Age.UNKNOWN
-    assert the_age_of(tmp_path, {"server": {"machine": {}}}) is Age.UNKNOWN
+    assert the_age_of(tmp_path, {"server": {"machine": machine()}}) is Age.UNKNOWN
+    assert the_age_of(tmp_path, {"claims": [{"claim": 9}]}) is Age.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -74,6 +106,9 @@ def test_a_result_from_before_is_unknown(tmp_path: Path) -> None:
         (["python", "-m", "b", "--data", "/some/where", "--save"], "-m b --save"),
         (["python", "-m", "b", "--data=/some/where"], "-m b"),
         (["python", "/some/where/pytest"], ""),
+        (["python", "-m", "b", "--data", "../home"], "-m b"),
+        (["python", "-m", "b", "two words"], "-m b 'two words'"),
+        (["python", "-m", "b", "--save", f"{basis.ROOT}/a.json"], "-m b --save a.json"),
     ],
 )
 def test_commands_name_no_path_of_a_machine(argv: list[str], command: str) -> None:
@@ -98,3 +133,16 @@ def test_what_is_older_is_run_again(
     assert not ran
     assert fresh.main(["--run"]) == 0
     assert ran == [["-m", "benchmarks", "start", "--save"]]
+
+
+def test_a_run_that_was_killed_is_no_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codes = iter((-9, 0))
+    monkeypatch.setattr(fresh, "_run", lambda words, console: next(codes))
+    assert fresh.main(["--quick"]) == 1
+
+
+def test_a_name_of_no_result_is_one_error() -> None:
+    with pytest.raises(SystemExit, match="no result begins with nosuch"):
+        fresh.main(["nosuch"])

@@ -25,6 +25,15 @@ def test_all_parts_are_measured_and_saved(tmp_path: Path) -> None:
     assert told["parts"]["CIFAR10"][gpu.VMAP]["updates/s"] > 0
 
 
+def test_what_was_saved_of_another_card_stays(tmp_path: Path) -> None:
+    out = tmp_path / "gpu.json"
+    gpu._save(out, "one", {"value": 1})
+    gpu._save(out, "another", {"value": 2})
+    gpu._save(out, "another", {"value": 3})
+    values = {card: run["value"] for card, run in json.loads(out.read_text()).items()}
+    assert values == {"one": 1, "another": 3}
+
+
 def test_nothing_begins_when_the_time_is_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -267,6 +267,22 @@ def test_a_void_timer_changes_nothing() -> None:
     assert str((coordinator.state.dump(), coordinator.rounds.dump())) == before
 
 
+def test_the_end_of_the_newest_lease_is_not_past_while_it_is_void() -> None:
+    desk = desk_of(FedBuff(buffer=9, concurrency=1), "a", "b")
+    lease = timer(desk, "lease", "a")
+    desk.push("a", 1)
+    desk.pull("a")
+    coordinator = desk.coordinator
+    assert coordinator.is_void(lease)
+    assert not coordinator.is_past(lease)
+    fire(desk, timer(desk, "hold", "a"))
+    assert not coordinator.is_void(lease)  # it has come, and has not asked again
+    desk.push("b", 1)
+    desk.pull("a")
+    assert timer(desk, "lease", "a") != lease
+    assert coordinator.is_past(lease)
+
+
 # --------------------------------------------------------------------------- holds
 
 
