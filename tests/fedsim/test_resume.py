@@ -181,6 +181,35 @@ def test_one_by_one_every_moment_is_as_good(tmp_path: Path) -> None:
     assert told(latecomer.run(settings, toy(), folder=folder, resume=True)) == whole
 
 
+@pytest.mark.parametrize(("seed", "events"), [(849, 687), (6238, 515)])
+def test_one_by_one_a_lease_whose_end_was_void_may_end_after_all(
+    seed: int, events: int, tmp_path: Path
+) -> None:
+    simulate = {
+        "dropout": 0.4,
+        "ack_loss": 0.5,
+        "upload_loss": 0.3,
+        "away_seconds": 4.0,
+        "step_seconds": 0.3,
+        "speed": {"kind": "log_normal", "sigma": 1.0},
+    }
+    settings = config(
+        {
+            "algorithm": {"kind": "fed_buff", "buffer": 6, "ahead": 1},
+            "simulate": simulate,
+            "timeouts": {"heartbeat": 0.5, "lost": 1.0, "hold": 1.0, "lease": 6.0},
+            "seed": seed,
+            "stop": {"versions": 25},
+        },
+        kind="exact",
+    )
+    whole = told(latecomer.run(settings, WORKLOAD, folder=tmp_path / "whole"))
+    folder = tmp_path / "parts"
+    with pytest.raises(KeyboardInterrupt):
+        latecomer.run(settings, WORKLOAD, folder=folder, on_event=InterruptAt(events))
+    assert told(latecomer.run(settings, WORKLOAD, folder=folder, resume=True)) == whole
+
+
 def test_one_by_one_a_client_that_gave_up_does_not_come_back(tmp_path: Path) -> None:
     def train_data(client: Client) -> Any:
         if client.index == 2:
