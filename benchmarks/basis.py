@@ -52,11 +52,10 @@ def find() -> dict[str, dict[str, str]]:
         found.setdefault(package, []).append(f"{rest} {digest_of(ROOT / place)}")
     written = {package: " ".join(places) for package, places in found.items()}
     golden = " ".join(f"{name} {digest}" for name, digest in _golden().items())
-    kernels = "compiled" if library.in_use() is not None else "NumPy"
     return {
         "sources": written,
         "golden": {GOLDEN.as_posix(): golden},
-        "kernels": {"in use": kernels},
+        "kernels": {"in use": library.in_use()},
     }
 
 
@@ -67,7 +66,7 @@ def compare(saved: Mapping[str, Mapping[str, str]]) -> Change:
         saved: what :func:`find` returned when the result was made.
     """
     sources = [
-        f"{package}/{name}"
+        f"{package}/{name}".rstrip("/")
         for package, files in saved["sources"].items()
         for name, digest in _pairs(files)
         if digest_of(ROOT / package / name) != digest

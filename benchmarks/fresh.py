@@ -24,7 +24,7 @@ from benchmarks.basis import COMMAND, RESTS_ON, Change, compare
 from benchmarks.series import EARLIER
 
 RESULTS = Path(__file__).parent / "results"
-QUICK = (  # the direction of every claim, and of every benchmark of speed
+QUICK = (  # whether each of them still runs; tiny runs give no verdict
     ("-m", "benchmarks.claims", "--quick", "--seeds", "1"),
     ("-m", "benchmarks", "--quick"),
 )
@@ -41,7 +41,7 @@ class Age(StrEnum):
 
 
 class Result(NamedTuple):
-    """A saved result."""
+    """A saved result, what made it, and what has changed in the program since."""
 
     name: str
     """The file, and the keys below it."""
@@ -131,7 +131,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", help="how results begin; all if none")
     parser.add_argument("--run", action="store_true", help="run what is older again")
     parser.add_argument(
-        "--quick", action="store_true", help="try the claims and the speed, in minutes"
+        "--quick",
+        action="store_true",
+        help="run all claims and benchmarks of speed, tiny",
     )
     return parser.parse_args(arguments)
 

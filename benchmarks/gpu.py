@@ -11,7 +11,6 @@ next one begins, and none begins after ``--minutes``.
 """
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -27,7 +26,7 @@ import numpy.typing as npt
 import torch
 from rich.console import Console
 
-from benchmarks.basis import stamp
+from benchmarks.series import put
 from benchmarks.simulation.peers.networks import DEVICE, build
 from benchmarks.simulation.peers.problem import Integers, Problem
 from benchmarks.simulation.problems import digits_of_100
@@ -254,13 +253,7 @@ def _row(outcome: Outcome) -> JSON:
 def _save(out: Path | None, card: str, told: JSON) -> None:
     """Writes what is known; what was saved of this card in another run is replaced."""
     if out is not None:
-        known = json.loads(out.read_text("utf-8")) if out.is_file() else {}
-        known[card] = told | stamp()
-        fresh = out.with_suffix(".new")
-        fresh.write_text(
-            json.dumps(known, indent=1, ensure_ascii=False) + "\n", "utf-8"
-        )
-        fresh.replace(out)
+        put(out, card, told)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

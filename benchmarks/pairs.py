@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.asynchrony.__main__ import DATA
+from benchmarks.codecs.__main__ import ONE_THREAD
 from benchmarks.series import join
 from benchmarks.simulation.problems import PROBLEMS
 from benchmarks.simulation.tasks import ADA_SGD, BUFFERED, TOP_K, UNEQUAL
@@ -42,7 +43,6 @@ ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results" / "pairs.json"
 ALLOWED = 1.03  # of the time that the commit takes
 LEVEL = 1 - 0.05 / 3  # of the intervals, for three looks at the pairs
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 # The course of a simulation has the processor's clock in place of that of the wall.
 SIMULATES = """
@@ -134,7 +134,6 @@ TASKS = (*SIMULATIONS, *TRAFFICS, *COMMANDS)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 1 if a task is slower than it was."""
     options = _options(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave nothing behind
     console, found = Console(highlight=False), dict[str, list[float]]()
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         folder = Path(scratch)
@@ -344,4 +343,5 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leave nothing behind
     sys.exit(main())

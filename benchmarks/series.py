@@ -29,6 +29,13 @@ def join(path: Path, found: JSON) -> None:
     _write(path, kept)
 
 
+def put(path: Path, name: str, run: JSON) -> None:
+    """Saves a run in a file in place of the one of its name; others in it stay."""
+    kept = _read(path)
+    kept[name] = {**run, **basis.stamp()}
+    _write(path, kept)
+
+
 def add(path: Path, run: JSON) -> None:
     """Saves a run in a file that holds one kind of run, with those saved before it."""
     _write(path, after(_read(path), run))
@@ -48,4 +55,6 @@ def _read(path: Path) -> JSON:
 def _write(path: Path, kept: JSON) -> None:
     path.parent.mkdir(exist_ok=True)
     text = json.dumps(kept, indent=1, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text + "\n", encoding="utf-8")
+    fresh.replace(path)  # whoever is stopped here leaves the old file

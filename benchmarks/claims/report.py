@@ -151,7 +151,7 @@ class Check(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The text with the bound."""
+        """The text, and the bound that the value must reach or not exceed."""
         return f"{self.text} {'>=' if self.is_above else '<='} {self.bound:g}"
 
 

@@ -90,6 +90,7 @@ def judge(update: Update, state: ServerState) -> Decision:
     if state.closed:
         reason = f"the run has ended: {state.closed}"
         return Decision(Verdict.REJECTED_CLOSED, 0.0, staleness, reason)
+    # A task that was announced was judged before it was computed.
     if algorithm.filters_updates and state.learnt.plans.of(cid, base) is None:
         size = size_of(update.samples, update.measured)
         refusal = algorithm.update_filter.refusal(

@@ -381,7 +381,7 @@ class AboveBars:
         self._place().write(text)
 
     def flush(self) -> None:
-        """Hands on what is written."""
+        """Flushes the stream that lines are written to."""
         self._place().flush()
 
 

@@ -122,8 +122,8 @@ def claim(number: int) -> Saved:
 
 def fresh(number: int) -> Saved | None:
     """The last run with other seeds, which give the verdict; None: there is none."""
-    runs = (run for run in _runs(number) if not run["quick"])
-    found = [run for run in runs if run["seeds"][0] >= FRESH]
+    whole = (run for run in _runs(number) if not run["quick"])
+    found = [run for run in whole if run["seeds"][0] >= FRESH]
     return found[-1] if found else None
 
 
