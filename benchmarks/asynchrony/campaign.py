@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks import basis
 from benchmarks.asynchrony.contenders import (
     BUFFERED,
     CONTENDERS,
@@ -17,7 +18,6 @@ from benchmarks.asynchrony.contenders import (
 )
 from benchmarks.asynchrony.course import Outcome, Setting, simulate
 from benchmarks.asynchrony.tune import Tried, search
-from benchmarks.basis import stamp
 from benchmarks.speed.measure import machine
 from fedcore.typing import JSON, Seconds
 
@@ -54,8 +54,8 @@ class Store:
             return
         mine = self.kept[name]
         self._read()
-        self.kept[name] = mine | stamp()
-        told = {"machine": machine(), "settings": dict(sorted(self.kept.items()))}
+        self.kept[name] = mine
+        told = {"settings": dict(sorted(self.kept.items()))}
         text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False)
         self.path.parent.mkdir(exist_ok=True)
         new = self.path.with_suffix(f".{os.getpid()}")
@@ -87,6 +87,7 @@ class Campaign:
             "in flight": setting.flight,
             "tuning": {},
             "runs": {},
+            "programs": {},
             "control": {},
         }
         self._known = self.store.of(self.name, about)
@@ -139,8 +140,9 @@ class Campaign:
     # --------------------------------------------------------------------- runs
 
     def run(self, contender: Contender, seed: int) -> None:
-        """Runs it at its best rates, unless that was done."""
+        """Runs it at its best rates, unless that was done with today's program."""
         rates = self.rates(contender)
+        self._leave_those_of_another_program(contender)
         runs = self._known["runs"].setdefault(contender.name, {})
         before = runs.get(str(seed), {})
         if Rates(before.get("client"), before.get("server")) == rates:
@@ -154,8 +156,20 @@ class Campaign:
             target=self.target,
         )
         runs[str(seed)] = {**rates._asdict(), **outcome.to_json()}
+        program = {"machine": machine(), **basis.stamp()}
+        self._known["programs"][contender.name] = program
         self.say(f"{self.name}: {contender.name}, seed {seed}: {self._told(outcome)}")
         self.store.write(self.name)
+
+    def _leave_those_of_another_program(self, contender: Contender) -> None:
+        """Puts a contender's runs of an older program beside those that count."""
+        name = contender.name
+        program = self._known["programs"].get(name, {})
+        saved = program.get(basis.RESTS_ON)
+        if saved and not any(basis.compare(saved)):
+            return
+        if runs := self._known["runs"].pop(name, None):
+            self._known.setdefault("earlier runs", {})[name] = runs
 
     def _told(self, outcome: Outcome) -> str:
         times = (outcome.reaches(goal) for goal in self.setting.problem.targets)

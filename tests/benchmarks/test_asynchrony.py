@@ -201,6 +201,17 @@ def test_the_command_tunes_runs_draws_and_goes_on_where_it_was(
     assert "to 0.8, best" not in capsys.readouterr().out  # nothing is run again
     assert results.read_text() == before
 
+    changed = json.loads(before)
+    (setting,) = changed["settings"].values()
+    setting["programs"][OURS]["rests on"]["sources"]["fedcore"] = " 000000"
+    results.write_text(json.dumps(changed))
+    assert command.main([*words, "--no-control"]) == 0
+    shown = capsys.readouterr().out
+    assert f"{OURS}, seed 2" in shown and f"{SYNCHRONOUS}, seed" not in shown
+    (again,) = json.loads(results.read_text())["settings"].values()
+    assert again["earlier runs"] == {OURS: setting["runs"][OURS]}
+    assert again["runs"].keys() == again["programs"].keys() == {*MAIN}
+
 
 def test_absent_data_are_told_with_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -17,7 +17,7 @@ from benchmarks.asynchrony.contenders import (
 from benchmarks.asynchrony.course import Outcome, Setting
 from benchmarks.asynchrony.problem import PROBLEMS
 from benchmarks.asynchrony.report import Outcomes, Ratio, sooner, times, told
-from tests.docs.figures.series import READ, Series
+from tests.docs.figures.series import Series
 from tests.docs.pages import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results" / "asynchrony.json"
@@ -37,7 +37,6 @@ LARGER = {  # other problems: the clients in flight, the seeds, and how they are
 
 def campaign(speed: str, flight: int, problem: str = "mlp") -> Campaign:
     """A setting with what was saved of it."""
-    READ.add("asynchrony")
     setting = Setting(PROBLEMS[problem], "", speed, flight)
     return Campaign(setting, Store(RESULTS), print, 0.0, 0)
 

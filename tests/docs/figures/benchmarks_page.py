@@ -170,13 +170,13 @@ def _disasters() -> Iterator[Quote]:
 
 def rates(task: str, row: str, column: str = "updates/s", run: int = 0) -> Series:
     """A column of a contender, in the run that was saved as this one."""
-    rows = runs(saved("simulation")["tasks"][task])[run]["rows"]
+    rows = runs(saved("simulation", "tasks", task))[run]["rows"]
     return Series.of(rows[row][column]["values"])
 
 
 def contest(task: str, row: str, run: int = 0) -> Pool:
     """All of a contender, and how it compares with the first one."""
-    rows = runs(saved("simulation")["tasks"][task])[run]["rows"]
+    rows = runs(saved("simulation", "tasks", task))[run]["rows"]
     us, them = (rates(task, name, run=run) for name in (next(iter(rows)), row))
     return pool(rows[row], more=[us.over(them), them.over(us)])
 

@@ -35,13 +35,16 @@ def rows() -> set[str]:
 
 def quotes() -> Iterator[Quote]:
     """What the text says of them."""
-    found = saved("netlab")
-    runs = {way: kept["runs"] for way, kept in found.items()}
-    ratios = Series.of(netlab.times_sooner(runs[OURS], runs[UNCOMPRESSED]))
-    best = netlab.times_sooner(runs[OURS], runs["uncompressed, synchronous, rate .4"])
     yield Quote(DRILL, "", pool(saved("hospitals"), more=[*_by_way()]))
-    yield Quote(BAD, "", pool(found, more=[ratios, Series.of(best)]))
-    yield Quote(LONG, "", pool(found[netlab.LONG]))
+    yield Quote(BAD, "", pool(saved("netlab"), more=times_sooner()))
+    yield Quote(LONG, "", pool(saved("netlab", netlab.LONG)))
+
+
+def times_sooner() -> list[Series]:
+    """How many times sooner latecomer is at its target, at one rate and at the best."""
+    others = (UNCOMPRESSED, "uncompressed, synchronous, rate .4")
+    ours = _runs(OURS)
+    return [Series.of(netlab.times_sooner(ours, _runs(other))) for other in others]
 
 
 def _by_way() -> Iterator[Series]:
@@ -85,4 +88,4 @@ def long_run() -> Iterator[str]:
 
 
 def _runs(name: str) -> Saved:
-    return saved("netlab")[name]["runs"]
+    return saved("netlab", name)["runs"]

@@ -37,8 +37,8 @@ def quotes() -> Iterator[Quote]:
     ratio = _ten()
     few = pool([ratio.mean], [ratio.low, ratio.high])
     yield Quote(CHAPTER, "With few clients", few)
-    links = [*networks_page.quotes()][1].pool
-    yield Quote(CHAPTER, "Over six", links)
+    links = networks_page.times_sooner()
+    yield Quote(CHAPTER, "Over six", pool(more=links))
     modules = saved("mutants")["modules"].values()
     counts = [
         sum(module[what] for module in modules)
@@ -75,6 +75,8 @@ def faster(
 ) -> Ratio:
     """How many times faster one method is there than another one, of five seeds."""
     kept = asynchrony.campaign(speed, flight, problem)
+    for each in (name, other):
+        saved("asynchrony", "settings", kept.name, "programs", each)
     done = kept.done(asynchrony.FIVE)
     ratio = sooner(done[other], done[name], kept.target)
     assert ratio is not None
@@ -90,7 +92,10 @@ def sizes() -> Iterator[str]:
     """The table of bytes at the socket."""
     cells = []
     for task, (model, setting) in MODELS.items():
-        row = saved("bytes")["tasks"][task]["settings"][setting]
+        row, _ = (
+            saved("bytes", "tasks", task, "settings", each)
+            for each in (setting, "uncompressed")
+        )
         loss = f"{row['loss']:.4f}".removeprefix("0")
         cells.append([model, f"{row['times fewer']:.0f}", loss])
     return markdown(("model", "times fewer bytes", "accuracy lost"), cells)
@@ -101,7 +106,7 @@ def books() -> Iterator[str]:
     kill, power = saved("kill"), saved("power")
     server = sum(n for moment, n in kill["kills"].items() if moment != "of a client")
     own = [kill["books"]["kills"][what] for what in ("lost", "doubled")]
-    (run,) = saved("netlab")[netlab.LONG]["runs"]
+    (run,) = saved("netlab", netlab.LONG)["runs"]
     broken = [power["broken"]] * 2
     cells = [
         ["SIGKILL of a loaded server", server, *own],

@@ -18,10 +18,13 @@ RANGE = re.compile(rf"(-?(?:{NUMBER.pattern})) to (-?(?:{NUMBER.pattern}))")
 READ = set[str]()  # the names of the results that pages have quoted
 
 
-def saved(name: str) -> Saved:
-    """The results of a benchmark."""
-    READ.add(name)
-    return _read(name)
+def saved(name: str, *keys: str) -> Saved:
+    """The results of a benchmark, or the part of them below some keys."""
+    READ.add(": ".join((name, *keys)))
+    found = _read(name)
+    for key in keys:
+        found = found[key]
+    return found
 
 
 @cache
