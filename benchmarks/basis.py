@@ -12,6 +12,7 @@ import hashlib
 import json
 import shlex
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ _STARTED = (  # by processes of benchmarks, whose modules are not imported here
     "protos/fedwire",
 )
 _BUILDS = "hatch_build.py"  # the kernels, with the compiler's options
+_BEGAN = time.time()
 
 
 class Change(NamedTuple):
@@ -45,11 +47,16 @@ def stamp() -> JSON:
 
 
 def find() -> dict[str, dict[str, str]]:
-    """Returns the digests of the sources, by package, and of golden runs."""
+    """Returns the digests of the sources, by package, and of golden runs.
+
+    Sources that were edited since the run began have none: nobody knows what it ran.
+    """
     found = dict[str, list[str]]()
     for place in _places(sorted(set(_sources()))):
         package, _, rest = place.partition("/")
-        found.setdefault(package, []).append(f"{rest} {digest_of(ROOT / place)}")
+        path = ROOT / place
+        digest = "edited" if _is_edited(path) else digest_of(path)
+        found.setdefault(package, []).append(f"{rest} {digest}")
     written = {package: " ".join(places) for package, places in found.items()}
     golden = " ".join(f"{name} {digest}" for name, digest in _golden().items())
     return {
@@ -136,6 +143,12 @@ def _places(files: Sequence[str]) -> Iterator[str]:
         is_whole = len(folder.relative_to(ROOT).parts) > 1 and used == _files_in(folder)
         for path in [folder] if is_whole else used:
             yield path.relative_to(ROOT).as_posix()
+
+
+def _is_edited(path: Path) -> bool:
+    """Returns whether a source, or one of a folder, is younger than this process."""
+    files = _files_in(path) if path.is_dir() else [path]
+    return any(each.stat().st_mtime > _BEGAN for each in files)
 
 
 def _files_in(folder: Path) -> list[Path]:

@@ -83,7 +83,9 @@ def save(task: str, rounds: int, rows: dict[str, Row]) -> None:
     kept = read()
     before = kept.get(task, {})
     settings = before.get("settings", {}) if before.get("rounds") == rounds else {}
-    settings |= {n: after(settings.get(n), row.to_json()) for n, row in rows.items()}
+    for name, row in rows.items():
+        run = {"machine": machine(), **row.to_json()}
+        settings[name] = after(settings.get(name), run)
     kept[task] = before | {
         "title": TASKS[task].title,
         "rounds": rounds,
@@ -97,10 +99,9 @@ def read() -> JSON:
     return _file().get("tasks", {})
 
 
-def write(kept: JSON, *, ran: bool = True) -> None:
-    """Writes what is known of all tasks, and on which machine the last of them ran."""
-    where = machine() if ran else _file().get("machine", machine())
-    told = {"machine": where, "tasks": {n: kept[n] for n in TASKS if n in kept}}
+def write(kept: JSON) -> None:
+    """Writes what is known of all tasks."""
+    told = {"tasks": {n: kept[n] for n in TASKS if n in kept}}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.save:
         kept = read()
         kept.setdefault(options.task, {}).setdefault("rates", {}).update(found)
-        write(kept, ran=False)  # simulated, so the runs' machine stays
+        write(kept)
     return 0
 
 

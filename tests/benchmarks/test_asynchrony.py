@@ -207,7 +207,8 @@ def test_the_command_tunes_runs_draws_and_goes_on_where_it_was(
     results.write_text(json.dumps(changed))
     assert command.main([*words, "--no-control"]) == 0
     shown = capsys.readouterr().out
-    assert f"{OURS}, seed 2" in shown and f"{SYNCHRONOUS}, seed" not in shown
+    assert f"{OURS}, seed 2" in shown
+    assert f"{SYNCHRONOUS}, seed" not in shown
     (again,) = json.loads(results.read_text())["settings"].values()
     assert again["earlier runs"] == {OURS: setting["runs"][OURS]}
     assert again["runs"].keys() == again["programs"].keys() == {*MAIN}

@@ -157,17 +157,17 @@ def test_a_rate_is_tried_on_rows_that_nobody_trains_on() -> None:
     assert tune.measure(task, "", 0.05, 3) > 0.1
 
 
-def test_a_rate_that_is_tried_leaves_the_machine_of_the_runs(
+def test_a_rate_that_is_tried_stands_beside_the_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "bytes.json"
-    path.write_text('{"machine": {"cores": 99}, "tasks": {}}')
+    known = {"settings": {"uncompressed": {"machine": {"cores": 99}}}}
+    path.write_text(json.dumps({"tasks": {"digits": known}}))
     monkeypatch.setattr(command, "RESULTS", path)
     monkeypatch.setattr(tune, "measure", lambda *_: 0.5)
     assert tune.main(["--task", "digits", "--rates", ".1", "--save"]) == 0
-    told = json.loads(path.read_text())
-    assert told["machine"] == {"cores": 99}
-    assert told["tasks"]["digits"]["rates"] == {"0.1": 0.5}
+    told = json.loads(path.read_text())["tasks"]["digits"]
+    assert told == {**known, "rates": {"0.1": 0.5}}
 
 
 class _Again:

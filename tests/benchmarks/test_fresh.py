@@ -29,6 +29,13 @@ def test_a_result_of_today_is_fresh(tmp_path: Path) -> None:
     assert the_age_of(tmp_path, {"server": run}) is Age.FRESH
 
 
+def test_a_result_whose_sources_were_edited_meanwhile_is_not_fresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(basis, "_BEGAN", 0.0)
+    assert the_age_of(tmp_path, {"server": after({}, {})}) is Age.OLDER
+
+
 BEFORE = """
 '''A docstring.'''
 import this_one

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.basis import stamp
+from benchmarks.speed.measure import machine
 from tests.integration.conftest import APP
 from tools.books import Books, audit
 from tools.local import Child, LocalFederation, free_port
@@ -401,7 +402,7 @@ def save(path: Path, books: dict[str, Any], kills: dict[str, int]) -> None:
         "kills": kills or old.get("kills", {}),
         "books": {**old.get("books", {}), **books},
     }
-    path.write_text(json.dumps(told | stamp(), indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -449,7 +450,8 @@ def main() -> int:
         for what, figure, right in books.rows():
             print(f"{'ok' if right else 'WRONG':>6} {what}: {figure}")
         seconds = round(time.monotonic() - began)
-        saved[name] = {"seconds": seconds, **vars(books), "balance": books.balance}
+        told = {"seconds": seconds, **vars(books), "balance": books.balance}
+        saved[name] = told | {"machine": machine()} | stamp()
         if given.save:
             save(given.save, saved, dict(counts))
     return 0 if all(books["balance"] for books in saved.values()) else 1

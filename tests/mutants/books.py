@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.basis import stamp
 from tests.mutants.operators import Mutant
 from tests.mutants.table import ROOT
 
@@ -103,7 +104,8 @@ def save(file: Path, books: list[Book], sample: int, seed: int, tool: str) -> No
     old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     modules = old.get("modules", {})
     for book in books:
-        modules[book.path] = {"sample": sample, "seed": seed, **book.figures()}
+        drawn = {"sample": sample, "seed": seed}
+        modules[book.path] = drawn | book.figures() | stamp()
     text = json.dumps(
         {"cosmic_ray": tool, "modules": dict(sorted(modules.items()))},
         indent=1,
