@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich import box
@@ -39,6 +39,7 @@ from benchmarks.claims import (
     volatile_workers,
     wide_area,
 )
+from benchmarks.claims.again import MOST_SECONDS, is_short, values
 from benchmarks.claims.report import Report, Scale, Table, Verdict
 from benchmarks.series import after
 from benchmarks.speed.measure import machine
@@ -85,6 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sound = True
     if not console.is_terminal:
         console.width = 120
+    if options.again:
+        return int(not all([*are_as_saved(console, options.claims)]))
     for number in options.claims or [1, *CLAIMS]:
         if number == 1:
             sound = model_check(console, scale)
@@ -125,6 +128,28 @@ def model_check(console: Console, scale: Scale) -> bool:
     return done.returncode == 0
 
 
+def are_as_saved(console: Console, numbers: Sequence[int]) -> Iterator[bool]:
+    """Runs the first saved seed of short claims again, and says what has changed."""
+    for saved in json.loads(RESULTS.read_text())["claims"]:
+        number = saved["claim"]
+        if (numbers and number not in numbers) or not is_short(saved):
+            continue
+        with console.status(f"claim {number}"):
+            report = CLAIMS[number](Scale((saved["seeds"][0],)))
+        found = [*values(report, saved)]
+        same, far = (
+            [value for value in found if getattr(value, name)]
+            for name in ("is_the_same", "is_far")
+        )
+        console.print(
+            f"claim {number}, seed {saved['seeds'][0]}: {len(same)} of {len(found)} "
+            f"values as saved, {len(far)} further off than seeds are"
+        )
+        for value in far:
+            console.print(f"  {value.place}: {value.saved:g}, now {value.today:g}")
+        yield bool(found) and not far
+
+
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.claims")
     parser.add_argument("claims", nargs="*", type=_claim, help="which; all if none")
@@ -138,6 +163,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         help=f"the first seed; {FRESH} if not said",
     )
     parser.add_argument("--quick", action="store_true", help="a few rounds, no verdict")
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="compare one seed with what was saved, of claims where that takes at most "
+        f"{MOST_SECONDS:g} s; exit 1 if it is far off",
+    )
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
     return parser.parse_args(arguments)
 

@@ -26,6 +26,7 @@ from benchmarks.claims.report import (
     Estimate,
     Report,
     Scale,
+    Table,
     Verdict,
     at_least,
     at_most,
@@ -296,6 +297,38 @@ def test_saving_keeps_other_claims_and_earlier_runs(
     assert [claim["checks"][0]["value"] for claim in saved] == [2.0, 1.0]
     assert saved[0]["seeds"] == [200]
     assert [run["checks"][0]["value"] for run in runs(saved[0])] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("today", "code", "told"),
+    [
+        (7.0, 0, "1 of 1 values as saved, 0 further"),
+        (7.5, 0, "0 of 1 values as saved, 0 further"),
+        (30.0, 1, "0 of 1 values as saved, 1 further"),
+    ],
+)
+def test_a_seed_is_run_again_and_compared_with_what_was_saved(
+    today: float,
+    code: int,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def give(scale: Scale) -> Report:
+        values = [7.0, 8.0, 9.0, 7.0, 8.0][: len(scale.seeds)]
+        if len(values) == 1:
+            values = [today]
+        table = Table("T", ["steps"], {"ours": [Cell(values)]})
+        return replace(_report(), tables=[table])
+
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "claims.json")
+    monkeypatch.setitem(command.CLAIMS, 2, give)
+    command.main(["2", "--save", "--seeds", "5"])
+    assert command.main(["--again"]) == code
+    shown = capsys.readouterr().out
+    assert f"claim 2, seed 200: {told}" in shown
+    assert ("T, ours, steps: 7, now 30" in shown) is (code == 1)
 
 
 @pytest.mark.slow
