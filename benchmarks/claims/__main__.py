@@ -27,6 +27,7 @@ from benchmarks.claims import (
     late_updates,
     linear_speed_up,
     normalisation,
+    online,
     oort,
     prioritised,
     rare_and_late,
@@ -71,6 +72,7 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     26: unequal.run_methods,
     27: oort.run,
     28: ada_comm.run,
+    29: online.run,
 }
 FRESH = 200  # bounds and settings were chosen with seeds below 5
 RESULTS = Path(__file__).parent.parent / "results" / "claims.json"

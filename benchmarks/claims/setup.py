@@ -8,6 +8,7 @@ are those of the public model W on the test images. Columns named "before" hold
 measurements on such a split from before this project was written.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -257,6 +258,10 @@ class Federation:
         if late:
             assert self._deadline is not None
             self.handle(TimerFired(at=self._at, timer=self._deadline))
+
+    def show(self, data: Sequence[tuple[Any, ...]]) -> None:
+        """From now on clients train on these images and labels, by index."""
+        self._data = [*data]
 
     def pull(self, index: int) -> None:
         """A client takes over the public model, with leave to train on it."""
