@@ -18,6 +18,7 @@ from benchmarks.claims import (
     ada_sgd,
     both_memories,
     coded_computation,
+    coded_training,
     common_reference,
     ds_sync,
     exactly_once,
@@ -73,6 +74,7 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     27: oort.run,
     28: ada_comm.run,
     29: online.run,
+    30: coded_training.run,
 }
 FRESH = 200  # bounds and settings were chosen with seeds below 5
 RESULTS = Path(__file__).parent.parent / "results" / "claims.json"

@@ -16,6 +16,7 @@ The expected number of broadcasts is derived (:func:`mean_rates`); the factor
 (α + 1/n) γ(n) that it tends to is the paper's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -97,10 +98,12 @@ def saving(workers: int, cached: float, multicast_gain: float) -> float:
 class CodedShuffle:
     """The messages of one shuffle, and the rows that each worker decoded from them."""
 
+    parts: tuple[Indices, ...]
+    """By worker: the rows of its new part."""
     needed: tuple[Indices, ...]
-    """By worker: the rows of its new part that it does not keep."""
+    """By worker: those of them that it does not keep."""
     decoded: tuple[Bytes, ...]
-    """By worker: those rows, (number, bytes of a row)."""
+    """By worker: the rows that it needed, (number, bytes of a row)."""
     uncoded_nbytes: int
     """Bytes of the rows, each sent to its worker alone."""
     coded_nbytes: int
@@ -108,7 +111,11 @@ class CodedShuffle:
 
 
 def shuffle_coded(
-    rows_QB: Bytes, workers: int, cached: float, key: Key
+    rows_QB: Bytes,
+    workers: int,
+    cached: float,
+    key: Key,
+    old: Sequence[Indices] | None = None,
 ) -> CodedShuffle:
     """Shuffles real bytes among workers by coded broadcasts.
 
@@ -119,6 +126,7 @@ def shuffle_coded(
         workers: n, 2 to 10: the broadcasts go over all groups of workers.
         cached: α, 1/n to 1.
         key: draws the old order, the caches, and the new order.
+        old: by worker, the rows of its old part, q/n each; drawn if it is None.
 
     Raises:
         ConfigError: n does not divide q, or is out of range; see
@@ -131,7 +139,11 @@ def shuffle_coded(
             f"{count} rows among {workers} workers: the demonstration takes 2 to "
             f"{_MOST_WORKERS} workers, whose number divides that of the rows"
         )
-    has_WQ, new_Q = _caches(count, workers, cached, key)
+    rng = key.generator()
+    if old is None:
+        old = np.split(rng.permutation(count), workers)
+    has_WQ = _caches(count, old, cached, rng)
+    new_Q = np.repeat(np.arange(workers), count // workers)[rng.permutation(count)]
     # What each worker keeps; zero elsewhere, so that it cannot look at other rows.
     kept_WQB = np.where(has_WQ[..., np.newaxis], rows_QB, np.uint8(0))
     got = [dict[int, Bytes]() for _ in range(workers)]
@@ -150,31 +162,30 @@ def shuffle_coded(
                 for worker, row in these.items():
                     others = [each for each in these.values() if each != row]
                     got[worker][row] = message ^ _xor(kept_WQB[worker, others])
+    parts = tuple(np.flatnonzero(new_Q == worker) for worker in range(workers))
     needed = tuple(
-        np.flatnonzero((new_Q == worker) & ~has_WQ[worker]) for worker in range(workers)
+        rows[~has_Q[rows]] for rows, has_Q in zip(parts, has_WQ, strict=True)
     )
     empty = np.empty((0, width), np.uint8)
     decoded = tuple(
         np.stack([got[worker][int(row)] for row in rows]) if len(rows) else empty
         for worker, rows in enumerate(needed)
     )
-    return CodedShuffle(needed, decoded, sum(map(len, needed)) * width, sent * width)
+    uncoded = sum(map(len, needed)) * width
+    return CodedShuffle(parts, needed, decoded, uncoded, sent * width)
 
 
 def _caches(
-    count: int, workers: int, cached: float, key: Key
-) -> tuple[npt.NDArray[np.bool_], Indices]:
-    """Returns which rows each worker keeps, (n, q), and whose each row becomes."""
-    rng = key.generator()
-    own = count // workers
-    old_Q = np.repeat(np.arange(workers), own)[rng.permutation(count)]
-    new_Q = np.repeat(np.arange(workers), own)[rng.permutation(count)]
-    has_WQ = old_Q == np.arange(workers)[:, np.newaxis]
-    more = round(cached * count) - own
-    for worker in range(workers):
-        others = np.flatnonzero(old_Q != worker)
-        has_WQ[worker, rng.choice(others, more, replace=False)] = True
-    return has_WQ, new_Q
+    count: int, old: Sequence[Indices], cached: float, rng: np.random.Generator
+) -> npt.NDArray[np.bool_]:
+    """Draws which rows each worker keeps beside its old part, (n, q)."""
+    has_WQ = np.zeros((len(old), count), bool)
+    for has_Q, own in zip(has_WQ, old, strict=True):
+        has_Q[own] = True
+        others = np.flatnonzero(~has_Q)
+        more = round(cached * count) - len(own)
+        has_Q[rng.choice(others, more, replace=False)] = True
+    return has_WQ
 
 
 def _queues(
