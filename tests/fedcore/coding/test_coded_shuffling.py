@@ -26,6 +26,14 @@ def test_every_worker_decodes_what_it_needs(workers: int, cached: float) -> None
     assert found.coded_nbytes <= found.uncoded_nbytes
 
 
+def test_a_worker_needs_what_its_new_part_has_beyond_its_old_one() -> None:
+    old = np.split(np.arange(40), 4)
+    found = shuffle_coded(rows(40), 4, 0.25, KEY, old)
+    for before, part, needed in zip(old, found.parts, found.needed, strict=True):
+        np.testing.assert_array_equal(needed, np.setdiff1d(part, before))
+    assert sorted(np.concatenate(found.parts)) == [*range(40)]
+
+
 def test_what_travels_is_near_what_is_expected_of_many_rows() -> None:
     data = rows(24_000, width=1)
     found = shuffle_coded(data, 4, 0.5, KEY)
