@@ -1,9 +1,9 @@
 """``python -m benchmarks.fresh``: which saved results are older than the program.
 
 A result is *older* if code that it rests on has changed, and *of another program* if a
-golden run has changed too: then its figures may not be quoted any more. One that was
-saved before results named what they rest on is *unknown*. ``--run`` runs the command
-of each that is older or of another program again.
+golden run of its methods has changed too: then its figures may not be quoted any more.
+One that was saved before results named what they rest on is *unknown*. ``--run`` runs
+the command of each that is older or of another program again.
 """
 
 import argparse
@@ -71,7 +71,10 @@ def _results_in(tree: Any, keys: tuple[str, ...]) -> Iterator[Result]:
     """Yields the results in a part of a file; a claim is named by its number."""
     if isinstance(tree, dict):
         if RESTS_ON in tree:
-            yield Result(": ".join(keys), tree[COMMAND], compare(tree[RESTS_ON]))
+            left_out = (RESTS_ON, EARLIER)
+            own = {key: value for key, value in tree.items() if key not in left_out}
+            change = compare(tree[RESTS_ON], f"{keys} {own}")
+            yield Result(": ".join(keys), tree[COMMAND], change)
         elif len(keys) > 1 and ("machine" in tree or "claim" in tree):
             yield Result(": ".join(keys), "", None)
         for key, value in tree.items():

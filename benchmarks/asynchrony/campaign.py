@@ -166,7 +166,7 @@ class Campaign:
         name = contender.name
         program = self._known["programs"].get(name, {})
         saved = program.get(basis.RESTS_ON)
-        if saved and not any(basis.compare(saved)):
+        if saved and not any(basis.compare(saved, name)):
             return
         if runs := self._known["runs"].pop(name, None):
             self._known.setdefault("earlier runs", {})[name] = runs

@@ -73,16 +73,37 @@ def test_what_has_changed_since_is_found(tmp_path: Path, part: str, age: Age) ->
         other = "000000" if digest != "000000" else "111111"
         run[basis.RESTS_ON][part][key] = " ".join([name, other, *rest])
         break
-    change = basis.compare(run[basis.RESTS_ON])
+    change = basis.compare(run[basis.RESTS_ON], "")
     (found,) = change.sources if part == SOURCES else change.golden
     assert found.endswith(name)
+    assert the_age_of(tmp_path, {"server": run}) is age
+
+
+@pytest.mark.parametrize(
+    ("golden", "rows", "age"),
+    [
+        ("latecomer", ["FedAvg"], Age.OTHER),
+        ("ds_sync", ["FedAvg", "DS-Sync"], Age.OTHER),
+        ("ds_sync", ["FedAvg"], Age.FRESH),
+        ("codec_top_k", ["top-k 1 %"], Age.OTHER),
+        ("codec_top_k", ["dead zone"], Age.FRESH),
+    ],
+)
+def test_a_golden_run_of_a_method_counts_for_results_that_name_it(
+    tmp_path: Path, golden: str, rows: list[str], age: Age
+) -> None:
+    run = after({}, {"rows": rows})
+    for key, written in run[basis.RESTS_ON][GOLDEN].items():
+        words = written.split(" ")
+        words[words.index(golden) + 1] = "000000"
+        run[basis.RESTS_ON][GOLDEN][key] = " ".join(words)
     assert the_age_of(tmp_path, {"server": run}) is age
 
 
 def test_code_that_is_gone_has_changed() -> None:
     saved = basis.find()
     saved[SOURCES]["fedcore"] += " never.py 123456"
-    assert basis.compare(saved).sources == ["fedcore/never.py"]
+    assert basis.compare(saved, "").sources == ["fedcore/never.py"]
 
 
 def test_a_folder_of_which_some_files_were_used_names_them() -> None:
