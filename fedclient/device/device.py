@@ -1,8 +1,8 @@
 """The facts of this device, as its operating system reports them.
 
 They are read from files of Linux and from ``os.sysconf``, without a further package. A
-fact that the system does not report is absent. Nothing is read unless a controller of
-the run needs it.
+fact that the system does not report is absent. Nothing but the counters of power is
+read unless a controller of the run needs it.
 """
 
 import os

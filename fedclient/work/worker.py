@@ -8,7 +8,6 @@ from typing import Any
 from fedclient.device.conditions.gate import ALWAYS, Gate
 from fedclient.device.device import (
     NO_ENERGY,
-    Power,
     joules,
     joules_since,
     read_power,
@@ -83,7 +82,7 @@ class Worker:
         self._refreshed = self._flushed = False  # while leaving
         self._task: int | None = None
         self._device: Device | None = None  # at the request for this task
-        self._power = Power()  # at the same time
+        self._power = read_power()  # at the same time; before the first, at the start
         self._plan: Plan | None = None
         self._ahead = Ahead()
         self._charged = 0  # bytes counted against the day's budget

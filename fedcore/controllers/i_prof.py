@@ -209,7 +209,8 @@ class IProf(ControllerConfig):
         models = dict(known.models)
         models.pop(name, None)
         models[name] = tuple(
-            weight + step * fact for weight, fact in zip(weights_F, facts_F, strict=True)
+            weight + step * fact
+            for weight, fact in zip(weights_F, facts_F, strict=True)
         )
         return known._replace(models=_newest(models))
 

@@ -2,8 +2,7 @@
 
 Devices of similar speed are of one model. The facts of a model follow from its typical
 speed, with noise, so that they predict a device's speed, but not exactly. Free memory,
-temperature and battery are drawn for each task and say nothing about the speed. As in
-a deployment, the power of a busy core is not known before the first task.
+temperature and battery are drawn for each task and say nothing about the speed.
 """
 
 import numpy as np
@@ -72,7 +71,7 @@ class Devices:
             celsius=30 + 15 * heat,
             battery=self._battery.one(who, task),
         )
-        if self._watts is not None and task > 1:
+        if self._watts is not None:
             now = now._replace(core_watts=self._core_watts[self._model_N[who]])
         return now.clean()
 
