@@ -86,7 +86,7 @@ class Slopes(NamedTuple):
         return min(max(slope, self.median / _APART), self.median * _APART)
 
     def weights(self, name: str, facts_F: VectorF) -> VectorF:
-        """Returns the w of a device model, or of least squares if it has no sound one."""
+        """Returns the w of a device model; of least squares if it has no sound one."""
         own_F = self.models.get(name)
         if own_F is None or _dot(own_F, facts_F) < self.median / _APART:
             return solve(self)

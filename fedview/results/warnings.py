@@ -1,4 +1,4 @@
-"""Warns of clients that dominate the model, miss or measure nothing, and of labels."""
+"""Warns of clients that dominate the model or are missing in it, and of labels."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ MOST_NAMED = 5
 
 
 class Unmeasured:
-    """Warns once of a device that measures no energy, where that of tasks is limited."""
+    """Warns once of a device that measures no energy, in a run that limits it."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator

@@ -1,4 +1,4 @@
-"""Devices that measure no energy in a run that limits it: everybody hears of it once."""
+"""Devices that measure no energy in a run that limits it: all hear of it once."""
 
 import logging
 from pathlib import Path

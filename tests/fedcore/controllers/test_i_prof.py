@@ -182,8 +182,9 @@ phones = st.builds(
 def tasks_to_learn(
     rule: ServerController, device: Device, factor: float, noise: float, seed: int
 ) -> int:
-    """After how many tasks of a device its slope, ``factor`` times that of its facts,
-    is predicted, up to four times the noise.
+    """The tasks of a device until its slope is predicted, up to four times the noise.
+
+    The slope is ``factor`` times that of its facts.
     """
     rng, state = np.random.default_rng(seed), rule.init()
     for number in range(20):
