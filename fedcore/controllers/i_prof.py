@@ -17,13 +17,13 @@ Then n = (SLO - t0) / α + n0, and the fewer of both where there are two objecti
 We depart from the published code in six points. Its ε and C are milliseconds a sample
 beside facts in megabytes and megahertz, so that its C never binds; ours are shares of
 the slope that was predicted for the task. So a device whose slope is F times what its
-facts say is learnt in at most 1 + log F / log(1 + C) tasks, where shares of the first
-prediction would take F / C. The facts are scaled to about 1 and have a constant beside
-them. Least squares are solved from sums, with a little ridge, and forget nothing. The
-regression of a device model is kept from task to task: the published code begins it
-anew each time. What a busy core uses is read from one request for a task to the next,
-with the training between them. And a device that tells no model is one of its own, as
-every device is with ``each: client``.
+facts say is learnt in at most 1 + |log F| / log(1 + C) tasks, where shares of the first
+prediction would take up to F / C. The facts are scaled to about 1 and have a constant
+beside them. Least squares are solved from sums, with a little ridge, and forget
+nothing. The regression of a device model is kept from task to task: the published code
+begins it anew each time. What a busy core uses is read from one request for a task to
+the next, with the training between them. And a device that tells no model is one of its
+own, as every device is with ``each: client``.
 
 What clients report is a claim. What all share follows the median of the last slopes of
 the newest clients: slopes that are more than a hundred times apart from it do not enter
@@ -71,7 +71,7 @@ class Slopes(NamedTuple):
     square_FF: VectorF = ()  # Σ f fᵀ
     product_F: VectorF = ()  # Σ α f
     models: Mapping[str, VectorF] = MappingProxyType({})  # the oldest first
-    """w of each device model."""
+    """w of each device model, followed by the slope that it came to last."""
     last: Mapping[str, float] = MappingProxyType({})
     """The last slope of each client, the oldest first."""
     median: float = 0.0
@@ -85,12 +85,9 @@ class Slopes(NamedTuple):
         """Returns the nearest slope that is not absurd."""
         return min(max(slope, self.median / _APART), self.median * _APART)
 
-    def weights(self, name: str, facts_F: VectorF) -> VectorF:
-        """Returns the w of a device model; of least squares if it has no sound one."""
-        own_F = self.models.get(name)
-        if own_F is None or _dot(own_F, facts_F) < self.median / _APART:
-            return solve(self)
-        return own_F
+    def weights(self, name: str) -> VectorF:
+        """Returns the w of a device model; of least squares if it has none."""
+        return self.models[name][:-1] if name in self.models else solve(self)
 
 
 class IProf(ControllerConfig):
@@ -201,17 +198,16 @@ class IProf(ControllerConfig):
             return known
         if not name.startswith(_ONE):
             slope = known.clamp(slope)
-        weights_F, unit = known.weights(name, facts_F), predict(known, name, facts_F)
+        weights_F, unit = known.weights(name), predict(known, name, facts_F)
         error = slope - _dot(weights_F, facts_F)
         loss = max(0.0, abs(error) - self.epsilon * unit)
         most = self.aggressiveness * unit
         step = math.copysign(min(most, loss / _dot(facts_F, facts_F)), error)
+        pairs = zip(weights_F, facts_F, strict=True)
+        weights_F = tuple(weight + step * fact for weight, fact in pairs)
         models = dict(known.models)
         models.pop(name, None)
-        models[name] = tuple(
-            weight + step * fact
-            for weight, fact in zip(weights_F, facts_F, strict=True)
-        )
+        models[name] = (*weights_F, _dot(weights_F, facts_F))
         return known._replace(models=_newest(models))
 
     def _assign(self, state: State, request: Request) -> Assignment:
@@ -255,7 +251,7 @@ def predict(known: Slopes, name: str, facts_F: VectorF) -> float:
     It is never below all that were seen: few tasks say little of many facts, and what
     they say of other facts may be a slope of nothing.
     """
-    slope = max(known.least, _dot(known.weights(name, facts_F), facts_F))
+    slope = max(known.least, _dot(known.weights(name), facts_F))
     return slope if name.startswith(_ONE) else known.clamp(slope)
 
 
@@ -284,7 +280,8 @@ def solve(known: Slopes) -> VectorF:
 def _note(known: Slopes, client: str, slope: float) -> Slopes:
     """Returns what is known after a client's slope, but for what it teaches.
 
-    Sums that an absurd slope came into first begin anew.
+    Sums that an absurd slope came into first begin anew, without the regressions that
+    it led astray.
     """
     last = dict(known.last)
     last.pop(client, None)
@@ -293,7 +290,8 @@ def _note(known: Slopes, client: str, slope: float) -> Slopes:
         last=last, median=sorted(last.values())[(len(last) - 1) // 2]
     )
     if known.seen and any(map(known.is_absurd, (known.least, known.largest))):
-        return Slopes(models=known.models, last=last, median=known.median)
+        sound = {n: w for n, w in known.models.items() if not known.is_absurd(w[-1])}
+        return Slopes(models=sound, last=last, median=known.median)
     return known
 
 
