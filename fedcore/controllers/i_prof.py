@@ -4,11 +4,10 @@ Damaskinos, Guerraoui, Kermarrec, Nitu, Patra, Taïani, "FLeet: Online Federated
 via Staleness Awareness and Performance Prediction", Middleware 2020, arXiv 2006.07273,
 §2.3 and the profilers of its published code. A task of n samples takes t0 + α (n - n0).
 The slope α is predicted from a device's facts f: total and free memory, temperature,
-and the sum of its cores' frequencies; for energy also what a busy core uses in a
-second. A device model of which nothing is known gets α = w·f with the w of ordinary
-least squares over all tasks of all devices. Its first task begins a w of its own with
-that one. Each task corrects it by passive-aggressive regression (Crammer et al., JMLR
-7, 2006, PA-I):
+the sum of its cores' frequencies; for energy also the power of a busy core. A device
+model of which nothing is known gets α = w·f with the w of ordinary least squares over
+all tasks of all devices. Its first task begins a w of its own with that one. Each task
+corrects it by passive-aggressive regression (Crammer et al., JMLR 7, 2006, PA-I):
 
     loss = max(0, |α - w·f| - ε),  w += sign(α - w·f) min(C, loss / ‖f‖²) f.
 
@@ -102,7 +101,7 @@ class IProf(ControllerConfig):
     seconds: Duration | None = None
     """How long the local steps of a task may take."""
     joules: float | None = Field(default=None, gt=0)
-    """The energy that they may take; a device that measures none is warned of."""
+    """The energy that they may take, where devices measure it."""
     base_seconds: float = Field(default=0.0, ge=0)
     """t0: what a task of ``base_samples`` takes; 0.1 in the paper."""
     base_joules: float = Field(default=0.0, ge=0)

@@ -158,7 +158,7 @@ class DevicesConfig(Config):
     noise: Annotated[float, Field(ge=0, le=5)] = 0.2
     """Standard deviation of the logarithm by which a model's facts miss its speed."""
     watts: Annotated[float, Field(gt=0)] | None = None
-    """Power of a device of slowness 1 while it trains; null: devices measure none."""
+    """Power of a device of slowness 1 while it trains; null: unmeasured."""
 
 
 class SiloConfig(Config):
