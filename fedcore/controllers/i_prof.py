@@ -14,15 +14,15 @@ corrects it by passive-aggressive regression (Crammer et al., JMLR 7, 2006, PA-I
 Then n = (SLO - t0) / α + n0, and the fewer of both where there are two objectives.
 
 We depart from the published code in six points. Its ε and C are milliseconds a sample
-beside facts in megabytes and megahertz, so that its C never binds; ours are shares of
-the slope that was predicted for the task. So a device whose slope is F times what its
-facts say is learnt in at most 1 + |log F| / log(1 + C) tasks, where shares of the first
-prediction would take up to F / C. The facts are scaled to about 1 and have a constant
-beside them. Least squares are solved from sums, with a little ridge, and forget
-nothing. The regression of a device model is kept from task to task: the published code
-begins it anew each time. What a busy core uses is read from one request for a task to
-the next, with the training between them. And a device that tells no model is one of its
-own, as every device is with ``each: client``.
+beside facts in megabytes and megahertz, so that its C never binds; ours are shares, ε
+of the task's slope and C of the one predicted for it. So a device whose slope is F
+times what its facts say is learnt in at most 1 + |log F| / log(1 + C) tasks, where
+shares of the first prediction would take up to F / C. The facts are scaled to about 1
+and have a constant beside them. Least squares are solved from sums, with a little
+ridge, and forget nothing. The regression of a device model is kept from task to task:
+the published code begins it anew each time. The power of a busy core is read from one
+request for a task to the next, with the training between them. And a device that tells
+no model is one of its own, as every device is with ``each: client``.
 
 What clients report is a claim. What all share follows the median of the last slopes of
 the newest clients: slopes that are more than a hundred times apart from it do not enter
@@ -70,7 +70,7 @@ class Slopes(NamedTuple):
     square_FF: VectorF = ()  # Σ f fᵀ
     product_F: VectorF = ()  # Σ α f
     models: Mapping[str, VectorF] = MappingProxyType({})  # the oldest first
-    """w of each device model, followed by the slope that it came to last."""
+    """w of each device model."""
     last: Mapping[str, float] = MappingProxyType({})
     """The last slope of each client, the oldest first."""
     median: float = 0.0
@@ -86,7 +86,7 @@ class Slopes(NamedTuple):
 
     def weights(self, name: str) -> VectorF:
         """Returns the w of a device model; of least squares if it has none."""
-        return self.models[name][:-1] if name in self.models else solve(self)
+        return self.models[name] if name in self.models else solve(self)
 
 
 class IProf(ControllerConfig):
@@ -197,16 +197,15 @@ class IProf(ControllerConfig):
             return known
         if not name.startswith(_ONE):
             slope = known.clamp(slope)
-        weights_F, unit = known.weights(name), predict(known, name, facts_F)
-        error = slope - _dot(weights_F, facts_F)
-        loss = max(0.0, abs(error) - self.epsilon * unit)
-        most = self.aggressiveness * unit
+        weights_F = known.weights(name)
+        found = _dot(weights_F, facts_F)
+        error, most = slope - found, self.aggressiveness * max(found, known.least)
+        loss = max(0.0, abs(error) - self.epsilon * slope)
         step = math.copysign(min(most, loss / _dot(facts_F, facts_F)), error)
         pairs = zip(weights_F, facts_F, strict=True)
-        weights_F = tuple(weight + step * fact for weight, fact in pairs)
         models = dict(known.models)
         models.pop(name, None)
-        models[name] = (*weights_F, _dot(weights_F, facts_F))
+        models[name] = tuple(weight + step * fact for weight, fact in pairs)
         return known._replace(models=_newest(models))
 
     def _assign(self, state: State, request: Request) -> Assignment:
@@ -279,8 +278,7 @@ def solve(known: Slopes) -> VectorF:
 def _note(known: Slopes, client: str, slope: float) -> Slopes:
     """Returns what is known after a client's slope, but for what it teaches.
 
-    Sums that an absurd slope came into first begin anew, without the regressions that
-    it led astray.
+    Sums that an absurd slope came into first begin anew.
     """
     last = dict(known.last)
     last.pop(client, None)
@@ -289,8 +287,7 @@ def _note(known: Slopes, client: str, slope: float) -> Slopes:
         last=last, median=sorted(last.values())[(len(last) - 1) // 2]
     )
     if known.seen and any(map(known.is_absurd, (known.least, known.largest))):
-        sound = {n: w for n, w in known.models.items() if not known.is_absurd(w[-1])}
-        return Slopes(models=sound, last=last, median=known.median)
+        return Slopes(models=known.models, last=last, median=known.median)
     return known
 
 

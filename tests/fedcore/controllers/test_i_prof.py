@@ -343,5 +343,34 @@ def test_who_claims_the_model_of_others_holds_them_up_by_a_bounded_factor() -> N
     assert samples(rule, state, PHONES[0]) >= 490
 
 
+def test_what_liars_taught_at_first_is_bounded_and_gone_after_a_task() -> None:
+    rule = half()
+    liars = [report(1, 1e7, PHONES[0], client=f"liar {number}") for number in "12"]
+    honest = [report(100, 2.0, device, client=device.model) for device in PHONES]
+    state = after(rule, *liars, *honest)
+    assert samples(rule, state, PHONES[0]) == 5  # a hundredth of 500
+    state = rule.observe(state, honest[0])
+    assert samples(rule, state, PHONES[0]) == pytest.approx(500, rel=0.02)
+
+
+def test_slopes_that_are_all_far_apart_teach_nothing() -> None:
+    rule = half()
+    apart = [report(1, seconds, client=f"{seconds}") for seconds in (1.0, 5e2, 1e6)]
+    state = after(rule, *apart)
+    assert rule.assign(state, Request("ann", DEVICE)) == Assignment()
+
+
+def test_the_power_of_a_busy_core_tells_of_energy_and_not_of_time() -> None:
+    rule = half(joules=50.0)
+    state = rule.init()
+    for number, watts in enumerate((0.5, 1.0, 2.0, 4.0)):
+        device = DEVICE._replace(model=f"{number}", core_watts=watts)
+        each = report(100, 2.0, device, f"{number}", joules=10 * watts)
+        state = rule.observe(state, each)
+    for watts, most in ((2.5, 200), (1.0, 500), (0.6, 500)):
+        new = DEVICE._replace(model="new", core_watts=watts)
+        assert samples(rule, state, new) == pytest.approx(most, rel=0.01)
+
+
 def test_absurd_facts_count_as_large_ones() -> None:
     assert max(facts(DEVICE._replace(memory=1 << 50, mhz=1e6))) == 100
