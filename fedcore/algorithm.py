@@ -228,6 +228,11 @@ class AlgorithmConfig(Method):
         return controllers or self.selection.build().observe is not None
 
     @property
+    def uses_energy(self) -> bool:
+        """Whether a controller looks at the energy that tasks took."""
+        return any(controller.uses_energy for controller in self.controllers)
+
+    @property
     def clients_evaluate(self) -> bool:
         """Whether a controller has clients evaluate models on their own data."""
         return any(controller.evaluates for controller in self.controllers)

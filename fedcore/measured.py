@@ -32,6 +32,8 @@ class Device(NamedTuple):
     celsius: float | None = None
     battery: float | None = None
     """The share of its charge, from 0 to 1."""
+    core_watts: float | None = None
+    """The energy for each second that a core was busy, since the last request."""
 
     def clean(self) -> "Device":
         """Returns the device without what cannot be, and with a name that prints."""
@@ -43,6 +45,7 @@ class Device(NamedTuple):
             _within(self.free, 0, 1 << 50),
             _within(self.celsius, -100, 200),
             _within(self.battery, 0, 1),
+            _within(self.core_watts, 0, 1e6),
         )
 
 

@@ -27,6 +27,7 @@ from fedserver.view.live import LiveView
 from fedserver.view.progress import Progress
 from fedserver.view.web.port import require_packages
 from fedview.results.divergence import Divergence, classes_of
+from fedview.results.warnings import Unmeasured
 
 _log = logging.getLogger(__name__)
 _MOST_ERRORS = 3  # errors of an evaluator that are logged
@@ -80,6 +81,7 @@ def serve(
     progress.listeners.append(evaluation_warnings(progress, config))
     progress.listeners.append(_divergence(run))
     progress.listeners.append(short_versions(progress))
+    progress.listeners.append(unmeasured(run))
     with contextlib.ExitStack() as stack:
         stack.enter_context(logging_aside())
         stack.callback(tracer.close)
@@ -195,6 +197,17 @@ def short_versions(progress: Progress) -> Callable[[Row], None]:
 
     def look(record: Row) -> None:
         if isinstance(record, Stepped) and (said := progress.coverage.short.news()):
+            _log.warning("%s", said)
+
+    return look
+
+
+def unmeasured(run: Run) -> Callable[[Row], None]:
+    """Returns a listener that warns once of a device that measures no energy."""
+    found = Unmeasured(run.coordinator)
+
+    def look(record: Row) -> None:
+        if said := found.observe(record):
             _log.warning("%s", said)
 
     return look

@@ -10,6 +10,7 @@ from fedwire.convert import epoch_name
 from fedwire.keys import cid_of
 from fedwire.v1 import federation_pb2 as pb
 
+from fedclient.device.device import joules
 from fedclient.work.membership import (
     read_algorithm,
     read_version_0,
@@ -58,6 +59,8 @@ class Step:
     seconds: Seconds
     steps: int
     """The number of steps of a whole task."""
+    lacks_energy: bool
+    """Whether the run limits the energy of tasks, and this device measures none."""
     derived: bool
     """Whether this client can make version 0, so that it need not be downloaded."""
 
@@ -123,5 +126,6 @@ def step(
         participant.push(),
         seconds / max(1, trained.steps),
         config.steps_of(data.samples, 1.0, None),
+        algorithm.config.uses_energy and joules() is None,
         derived,
     )

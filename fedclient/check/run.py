@@ -16,6 +16,7 @@ from fedclient.check.findings import Findings
 from fedclient.check.local import Data, Step, read_data, step
 from fedclient.commands import read_gate
 from fedclient.device.conditions.gate import Gate
+from fedclient.device.device import NO_ENERGY
 from fedclient.device.pace import read_pace
 from fedclient.silo.workload import read_workers
 from fedclient.state.store import ClientStore
@@ -342,5 +343,7 @@ def _step(
                 f"; version 0 will be downloaded, up to {in_bytes(4 * model.spec.dim)}"
             )
         found.ok("step", text, seconds=taken.seconds, steps=taken.steps)
+        if taken.lacks_energy:
+            found.warn("energy", NO_ENERGY, "let this user read the counter")
         return taken
     return None

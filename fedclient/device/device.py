@@ -1,15 +1,17 @@
 """The facts of this device, as its operating system reports them.
 
 They are read from files of Linux and from ``os.sysconf``, without a further package. A
-fact that the system does not report is absent. Nothing is read unless a controller of
-the run needs it.
+fact that the system does not report is absent. Nothing but the counters of power is
+read unless a controller of the run needs it.
 """
 
 import os
 import platform
 from pathlib import Path
+from typing import NamedTuple
 
 from fedcore.measured import Device
+from fedcore.typing import Seconds
 
 _MODELS = (
     Path("/sys/firmware/devicetree/base/model"),
@@ -20,10 +22,42 @@ _HEAT = Path("/sys/class/thermal")
 POWER = Path("/sys/class/power_supply")
 _MEMORY = Path("/proc/meminfo")
 _ENERGY = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
+_TIMES = Path("/proc/stat")
+_IDLE = slice(3, 5)  # of the times: idle, and waiting for a disk
+_LEAST_BUSY: Seconds = 0.1  # of less, the clock's ticks say too little
+NO_ENERGY = (
+    "the run limits the energy of tasks, and this device does not measure any: "
+    f"{_ENERGY} cannot be read"
+)
+
+
+class Power(NamedTuple):
+    """The energy counter and the time that all cores were busy, at one moment."""
+
+    joules: float | None = None
+    busy: Seconds | None = None
+
+    def core_watts(self, before: "Power") -> float | None:
+        """Returns the joules for each busy second of a core; None if unknown."""
+        if self.busy is None or before.busy is None:
+            return None
+        used, busy = joules_since(before.joules, self.joules), self.busy - before.busy
+        return None if used is None or busy < _LEAST_BUSY else used / busy
+
+
+def read_power() -> Power:
+    """Returns the counters now."""
+    words = text(_TIMES).partition("\n")[0].split()[1:9]
+    try:
+        ticks = [int(word) for word in words]
+        busy = (sum(ticks) - sum(ticks[_IDLE])) / os.sysconf("SC_CLK_TCK")
+    except (AttributeError, OSError, ValueError):
+        return Power(joules())
+    return Power(joules(), busy if ticks else None)
 
 
 def this_device() -> Device:
-    """Returns the known facts about this device now."""
+    """Returns the known facts about this device now, without those of its power."""
     cores = _cores()
     mhz = [number(path, 1e-3) for path in files(_CPUS, "cpu*/cpufreq/*_max_freq")]
     heat = [number(path, 1e-3) for path in files(_HEAT, "thermal_zone*/temp")]
@@ -48,9 +82,8 @@ def joules() -> float | None:
     return number(_ENERGY, 1e-6)
 
 
-def joules_since(before: float | None) -> float | None:
-    """Returns the joules that the processor has used since; None if unknown."""
-    now = joules()
+def joules_since(before: float | None, now: float | None) -> float | None:
+    """Returns the joules between two values of the counter; None if unknown."""
     if before is None or now is None or now < before:
         return None
     return now - before

@@ -6,7 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from fedclient.device.conditions.gate import ALWAYS, Gate
-from fedclient.device.device import joules, joules_since, this_device
+from fedclient.device.device import (
+    NO_ENERGY,
+    joules,
+    joules_since,
+    read_power,
+    this_device,
+)
 from fedclient.device.pace import AT_ONCE, Pace
 from fedclient.wire.connection import Refusal
 from fedclient.wire.phases import Phases
@@ -76,6 +82,7 @@ class Worker:
         self._refreshed = self._flushed = False  # while leaving
         self._task: int | None = None
         self._device: Device | None = None  # at the request for this task
+        self._power = read_power()  # at the same time; before the first, at the start
         self._plan: Plan | None = None
         self._ahead = Ahead()
         self._charged = 0  # bytes counted against the day's budget
@@ -128,6 +135,8 @@ class Worker:
         require_valid_data(self._workload, member.algorithm)
         self._client = replace(self._client, name=member.name)
         self._plan = None  # the sharing of labels may have changed
+        if member.algorithm.config.uses_energy and joules() is None:
+            _log.warning("%s", NO_ENERGY)
         state = self._participant.state
         self._phases.begin(member.name, state.run_id)
         self._again = state.pending is not None
@@ -179,8 +188,7 @@ class Worker:
     # -------------------------------------------------------------------- pulls
 
     def _pull(self, *, work: bool = True) -> bool:
-        uses_device = self._member.algorithm.config.uses_device
-        self._device = this_device() if uses_device else None
+        self._device = self._look_at_device()
         answer = self._member.pull(
             self._device, self._describe_plan() if work else None
         )
@@ -202,6 +210,14 @@ class Worker:
         elif work:
             self._work(answer)
         return False
+
+    def _look_at_device(self) -> Device | None:
+        """Returns the facts of this device now; None if nobody looks at them."""
+        if not self._member.algorithm.config.uses_device:
+            return None
+        before, self._power = self._power, read_power()
+        core_watts = self._power.core_watts(before)
+        return this_device()._replace(core_watts=core_watts).clean()
 
     def _heed(self, refusal: Refusal) -> None:
         match refusal.answer:
@@ -273,7 +289,8 @@ class Worker:
             return
         if self._device is not None:
             took = time.monotonic() - trains
-            measured = Measured(trained.used, took, joules_since(used), self._device)
+            energy = joules_since(used, joules())
+            measured = Measured(trained.used, took, energy, self._device)
             trained = trained._replace(measured=measured)
         own = None
         if "own" in participant.wants:

@@ -70,6 +70,11 @@ class ControllerConfig(Method):
     """Whether clients evaluate models for it, for which they need data to do so."""
 
     @property
+    def uses_energy(self) -> bool:
+        """Whether it looks at the energy that tasks took."""
+        return False
+
+    @property
     def largest(self) -> Assignment:
         """The largest work and the most samples that it gives a task."""
         return Assignment()

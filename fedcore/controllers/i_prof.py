@@ -4,22 +4,25 @@ Damaskinos, Guerraoui, Kermarrec, Nitu, Patra, Taïani, "FLeet: Online Federated
 via Staleness Awareness and Performance Prediction", Middleware 2020, arXiv 2006.07273,
 §2.3 and the profilers of its published code. A task of n samples takes t0 + α (n - n0).
 The slope α is predicted from a device's facts f: total and free memory, temperature,
-and the sum of its cores' frequencies. A device model of which nothing is known gets
-α = w·f with the w of ordinary least squares over all tasks of all devices. After its
-first task it has a w of its own, which begins with that one and is corrected by
-passive-aggressive regression (Crammer et al., JMLR 7, 2006, PA-I):
+the sum of its cores' frequencies; for energy also the power of a busy core. A device
+model of which nothing is known gets α = w·f with the w of ordinary least squares over
+all tasks of all devices. Its first task begins a w of its own with that one. Each task
+corrects it by passive-aggressive regression (Crammer et al., JMLR 7, 2006, PA-I):
 
-    loss = max(0, |α - w·f| - ε),  w += sign(α - w·f) min(C ‖f‖², loss) f / ‖f‖².
+    loss = max(0, |α - w·f| - ε),  w += sign(α - w·f) min(C, loss / ‖f‖²) f.
 
 Then n = (SLO - t0) / α + n0, and the fewer of both where there are two objectives.
 
-We depart from the published code in five points. Its ε and C are milliseconds a sample;
-ours are shares of the slope that was predicted for the device model at first, since
-tasks differ by orders of magnitude. The facts are scaled to about 1 and have a constant
-beside them. Least squares are solved from sums, with a little ridge, and forget
-nothing. The regression of a device model is kept from task to task: the published code
-begins it anew each time. And a device that tells no model is one of its own, as every
-device is with ``each: client``.
+We depart from the published code in six points. Its ε and C are milliseconds a sample
+beside facts in megabytes and megahertz, so that its C never binds; ours are shares, ε
+of the task's slope and C of the one predicted for it. So a device whose slope is F
+times what its facts say is learnt in at most 1 + |log F| / log(1 + C) tasks, where
+shares of the first prediction would take up to F / C. The facts are scaled to about 1
+and have a constant beside them. Least squares are solved from sums, with a little
+ridge, and forget nothing. The regression of a device model is kept from task to task:
+the published code begins it anew each time. The power of a busy core is read from one
+request for a task to the next, with the training between them. And a device that tells
+no model is one of its own, as every device is with ``each: client``.
 
 What clients report is a claim. What all share follows the median of the last slopes of
 the newest clients: slopes that are more than a hundred times apart from it do not enter
@@ -44,7 +47,7 @@ from fedcore.controllers.base import ControllerConfig
 from fedcore.measured import Device, TaskReport
 from fedcore.typing import State
 
-_FACTS = 5  # F: memory, free memory, temperature, frequency, and a constant
+COSTS = "seconds", "joules"
 _GIB = 2.0**30
 _RIDGE = 1e-6  # of the mean square of a fact
 _APART = 100.0  # a slope that is so many times the median, or that part, is absurd
@@ -54,7 +57,7 @@ _NEWEST = 1000  # device models and clients of which something is kept
 
 _ONE = "client "  # begins the name of a regression that no other client shares
 
-Vector5 = tuple[float, ...]
+VectorF = tuple[float, ...]
 Entry = TypeVar("Entry")
 
 
@@ -64,10 +67,10 @@ class Slopes(NamedTuple):
     seen: int = 0
     least: float = math.inf  # of all slopes
     largest: float = 0.0
-    square_FF: Vector5 = (0.0,) * _FACTS**2  # Σ f fᵀ
-    product_F: Vector5 = (0.0,) * _FACTS  # Σ α f
-    models: Mapping[str, Vector5] = MappingProxyType({})  # the oldest first
-    """w of each device model, followed by the unit of its ε and C."""
+    square_FF: VectorF = ()  # Σ f fᵀ
+    product_F: VectorF = ()  # Σ α f
+    models: Mapping[str, VectorF] = MappingProxyType({})  # the oldest first
+    """w of each device model."""
     last: Mapping[str, float] = MappingProxyType({})
     """The last slope of each client, the oldest first."""
     median: float = 0.0
@@ -77,14 +80,13 @@ class Slopes(NamedTuple):
         """Returns whether a slope is too far from those of the clients."""
         return slope != self.clamp(slope)
 
-    def regression(self, name: str) -> Vector5 | None:
-        """Returns that of a device model; None: there is none, or it began absurdly."""
-        found = self.models.get(name)
-        return None if found is None or self.is_absurd(found[-1]) else found
-
     def clamp(self, slope: float) -> float:
         """Returns the nearest slope that is not absurd."""
         return min(max(slope, self.median / _APART), self.median * _APART)
+
+    def weights(self, name: str) -> VectorF:
+        """Returns the w of a device model; of least squares if it has none."""
+        return self.models[name] if name in self.models else solve(self)
 
 
 class IProf(ControllerConfig):
@@ -115,7 +117,7 @@ class IProf(ControllerConfig):
     epsilon: float = Field(default=0.01, ge=0)
     """ε: errors below this share of the slope change nothing."""
     aggressiveness: float = Field(default=1.0, gt=0)
-    """C: by how much of the slope one task changes it at most."""
+    """C: by how much of the slope one task changes it at most, times ‖f‖²."""
 
     @classmethod
     def example(cls) -> "IProf":
@@ -151,6 +153,11 @@ class IProf(ControllerConfig):
             )
 
     @property
+    def uses_energy(self) -> bool:
+        """Whether the energy of tasks has a limit."""
+        return self.joules is not None
+
+    @property
     def largest(self) -> Assignment:
         """The largest task: of ``most`` samples."""
         return Assignment(samples=self.most)
@@ -159,75 +166,56 @@ class IProf(ControllerConfig):
         """Returns the half at the server."""
         return ServerController(self._init, self._observe, self._assign)
 
-    def _init(self) -> tuple[Slopes, Slopes]:
-        return Slopes(models={}, last={}), Slopes(models={}, last={})
+    def _init(self) -> tuple[Slopes, ...]:
+        return tuple(Slopes(models={}, last={}) for _ in COSTS)
 
-    def _observe(self, state: State, report: TaskReport) -> tuple[Slopes, Slopes]:
-        time, energy = (Slopes(*each) for each in state)
+    def _observe(self, state: State, report: TaskReport) -> State:
         measured = report.measured
         if measured is None or measured.samples <= self.base_samples:
-            return time, energy
-        client, device = report.client, measured.device
-        more = measured.samples - self.base_samples
-        if measured.seconds is not None:
-            slope = (measured.seconds - self.base_seconds) / more
-            time = self._learn(time, client, device, slope)
-        if measured.joules is not None:
-            slope = (measured.joules - self.base_joules) / more
-            energy = self._learn(energy, client, device, slope)
-        return time, energy
+            return state
+        name = self._name(report.client, measured.device)
+        more, found = measured.samples - self.base_samples, []
+        for cost, saved in zip(COSTS, state, strict=True):
+            known, took = Slopes(*saved), getattr(measured, cost)
+            if took is not None:
+                slope = (took - getattr(self, f"base_{cost}")) / more
+                facts_F = facts(measured.device, cost)
+                known = self._learn(known, report.client, name, facts_F, slope)
+            found.append(known)
+        return tuple(found)
 
     def _learn(
-        self, known: Slopes, client: str, device: Device | None, slope: float
+        self, known: Slopes, client: str, name: str, facts_F: VectorF, slope: float
     ) -> Slopes:
-        """Returns what is known after one more slope."""
+        """Returns what is known after one more slope, by one step of PA-I."""
         if slope < _NOTHING:  # the task took no longer than an empty one
             return known
-        name, facts_F = self._name(client, device), facts(device)
         known = _note(known, client, slope)
-        models = dict(known.models)
-        before = known.regression(name)
-        if before is None and known.seen:
-            weights_F = solve(known)
-            before = (*weights_F, known.clamp(_dot(weights_F, facts_F)))
         if not known.is_absurd(slope):
             known = _add_task(known, facts_F, slope)
-        if before is None:  # nothing was known of any device
-            before = (*solve(known), slope)
+        if not known.seen:
+            return known
         if not name.startswith(_ONE):
             slope = known.clamp(slope)
+        weights_F = known.weights(name)
+        found = _dot(weights_F, facts_F)
+        error, most = slope - found, self.aggressiveness * max(found, known.least)
+        loss = max(0.0, abs(error) - self.epsilon * slope)
+        step = math.copysign(min(most, loss / _dot(facts_F, facts_F)), error)
+        pairs = zip(weights_F, facts_F, strict=True)
+        models = dict(known.models)
         models.pop(name, None)
-        models[name] = self._correct(before, facts_F, slope)
+        models[name] = tuple(weight + step * fact for weight, fact in pairs)
         return known._replace(models=_newest(models))
 
-    def _correct(self, model: Vector5, facts_F: Vector5, slope: float) -> Vector5:
-        """Returns a device model's regression after one step of PA-I."""
-        *weights_F, unit = model
-        error = slope - _dot(weights_F, facts_F)
-        loss = max(0.0, abs(error) - self.epsilon * unit)
-        change = math.copysign(min(self.aggressiveness * unit, loss), error)
-        square = _dot(facts_F, facts_F)
-        return (
-            *(
-                weight + change * fact / square
-                for weight, fact in zip(weights_F, facts_F, strict=True)
-            ),
-            unit,
-        )
-
     def _assign(self, state: State, request: Request) -> Assignment:
-        name, facts_F = (
-            self._name(request.client, request.device),
-            facts(request.device),
-        )
-        wanted = []
-        goals = (self.seconds, self.joules), (self.base_seconds, self.base_joules)
-        for goal, base, saved in zip(*goals, state, strict=True):
-            known = Slopes(*saved)
+        name, wanted = self._name(request.client, request.device), []
+        for cost, saved in zip(COSTS, state, strict=True):
+            goal, known = getattr(self, cost), Slopes(*saved)
             if goal is None or not known.seen:
                 continue
-            slope = predict(known, name, facts_F)
-            most = (goal - base) / slope + self.base_samples
+            slope = predict(known, name, facts(request.device, cost))
+            most = (goal - getattr(self, f"base_{cost}")) / slope + self.base_samples
             wanted.append(math.floor(min(most, self.most)))
         if not wanted:
             return Assignment()
@@ -239,50 +227,50 @@ class IProf(ControllerConfig):
         return f"model {device.model}"
 
 
-def facts(device: Device | None) -> Vector5:
+def facts(device: Device | None, cost: str = "seconds") -> VectorF:
     """Returns f, of about 1 each; 1 stands for what is not known."""
     device = device or Device()
     cores, mhz = device.cores, device.mhz
-    known = (
+    known = [
         1.0 if device.memory is None else device.memory / (8 * _GIB),
         1.0 if device.free is None else device.free / (4 * _GIB),
         1.0 if device.celsius is None else device.celsius / 40,
         1.0 if cores is None or mhz is None else cores * mhz / 16_000,
         1.0,
-    )
+    ]
+    if cost == "joules":
+        known.append(1.0 if device.core_watts is None else device.core_watts)
     return tuple(min(fact, _LARGEST_FACT) for fact in known)
 
 
-def predict(known: Slopes, name: str, facts_F: Vector5) -> float:
+def predict(known: Slopes, name: str, facts_F: VectorF) -> float:
     """Returns the slope of a device: that of its model, else of least squares.
 
-    It is never below all that were seen: few tasks say little of five facts, and what
+    It is never below all that were seen: few tasks say little of many facts, and what
     they say of other facts may be a slope of nothing.
     """
-    regression = known.regression(name)
-    weights_F = solve(known) if regression is None else regression[:-1]
-    slope = max(known.least, _dot(weights_F, facts_F))
-    bounded = known.clamp(slope)
-    return max(slope, bounded) if name.startswith(_ONE) else bounded
+    slope = max(known.least, _dot(known.weights(name), facts_F))
+    return slope if name.startswith(_ONE) else known.clamp(slope)
 
 
-def solve(known: Slopes) -> Vector5:
+def solve(known: Slopes) -> VectorF:
     """Returns the w of least squares, by elimination, equal on every processor."""
-    size = range(_FACTS)
+    count = len(known.product_F)
+    size = range(count)
     rows = [
-        [*known.square_FF[_FACTS * i : _FACTS * (i + 1)], known.product_F[i]]
+        [*known.square_FF[count * i : count * (i + 1)], known.product_F[i]]
         for i in size
     ]
-    ridge = _RIDGE * max(1.0, sum(rows[i][i] for i in size) / _FACTS)
+    ridge = _RIDGE * max(1.0, sum(rows[i][i] for i in size) / count)
     for i in size:
         rows[i][i] += ridge
     for i in size:  # it is positive definite, so no pivots are needed
-        for j in range(i + 1, _FACTS):
+        for j in range(i + 1, count):
             factor = rows[j][i] / rows[i][i]
             rows[j] = [a - factor * b for a, b in zip(rows[j], rows[i], strict=True)]
-    weights_F = [0.0] * _FACTS
+    weights_F = [0.0] * count
     for i in reversed(size):
-        rest = sum(rows[i][j] * weights_F[j] for j in range(i + 1, _FACTS))
+        rest = sum(rows[i][j] * weights_F[j] for j in range(i + 1, count))
         weights_F[i] = (rows[i][-1] - rest) / rows[i][i]
     return tuple(weights_F)
 
@@ -303,16 +291,19 @@ def _note(known: Slopes, client: str, slope: float) -> Slopes:
     return known
 
 
-def _add_task(known: Slopes, facts_F: Vector5, slope: float) -> Slopes:
+def _add_task(known: Slopes, facts_F: VectorF, slope: float) -> Slopes:
     """Returns what is known with one more task in the sums of least squares."""
-    squares = (a * b for a in facts_F for b in facts_F)
-    products = (slope * a for a in facts_F)
+    square_FF = tuple(a * b for a in facts_F for b in facts_F)
+    product_F = tuple(slope * a for a in facts_F)
+    if known.seen:
+        square_FF = tuple(map(add, known.square_FF, square_FF))
+        product_F = tuple(map(add, known.product_F, product_F))
     return known._replace(
         seen=known.seen + 1,
         least=min(known.least, slope),
         largest=max(known.largest, slope),
-        square_FF=tuple(map(add, known.square_FF, squares)),
-        product_F=tuple(map(add, known.product_F, products)),
+        square_FF=square_FF,
+        product_F=product_F,
     )
 
 

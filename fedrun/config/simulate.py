@@ -157,8 +157,8 @@ class DevicesConfig(Config):
     """The number of device models; devices of like speed are of one model."""
     noise: Annotated[float, Field(ge=0, le=5)] = 0.2
     """Standard deviation of the logarithm by which a model's facts miss its speed."""
-    watts: Annotated[float, Field(gt=0)] = 5.0
-    """Power of a device of slowness 1 while it trains."""
+    watts: Annotated[float, Field(gt=0)] | None = None
+    """Power of a device of slowness 1 while it trains; null: unmeasured."""
 
 
 class SiloConfig(Config):

@@ -53,7 +53,11 @@ class Devices:
                 zip(cores_M, mhz_M, memory_M, strict=True)
             )
         ]
-        self._watts = (config.watts * np.sqrt(power_M) * noisy("watts")).tolist()
+        self._watts = None
+        if config.watts is not None:
+            watts_M = config.watts * np.sqrt(power_M) * noisy("watts")
+            self._watts = watts_M.tolist()
+            self._core_watts = (watts_M / cores_M * noisy("core")).tolist()
         self._now = [Chance(key.fold_in(what), count) for what in ("free", "heat")]
         self._battery = Chance(key.fold_in("battery"), count)
 
@@ -67,9 +71,13 @@ class Devices:
             celsius=30 + 15 * heat,
             battery=self._battery.one(who, task),
         )
+        if self._watts is not None:
+            now = now._replace(core_watts=self._core_watts[self._model_N[who]])
         return now.clean()
 
-    def joules(self, who: int, seconds: Seconds) -> float:
-        """Returns the energy that a device uses in this time."""
+    def joules(self, who: int, seconds: Seconds) -> float | None:
+        """Returns the energy that a device uses in this time; None: unknown."""
+        if self._watts is None:
+            return None
         watts: float = self._watts[self._model_N[who]]
         return watts * seconds

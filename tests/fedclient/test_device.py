@@ -1,5 +1,6 @@
 """What a client tells of its device is read from files, and may be absent."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from fedcore.measured import Device, Measured, read_measured
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which the operating system's files would be."""
-    for name in ("_CPUS", "_HEAT", "POWER", "_MEMORY", "_ENERGY"):
+    for name in ("_CPUS", "_HEAT", "POWER", "_MEMORY", "_ENERGY", "_TIMES"):
         monkeypatch.setattr(device, name, tmp_path / name)
     monkeypatch.setattr(device, "_MODELS", (tmp_path / "model",))
     return tmp_path
@@ -42,6 +43,27 @@ def test_what_the_system_does_not_tell_is_absent(files: Path) -> None:
     assert found.model
     assert (found.mhz, found.free, found.celsius, found.battery) == (None,) * 4
     assert device.joules() is None
+
+
+def test_the_power_of_a_busy_core_is_read_between_two_moments(files: Path) -> None:
+    def read(joules: float, *ticks: int) -> device.Power:
+        write(files / "_ENERGY", f"{1e6 * joules}")
+        told = " ".join(map(str, ticks))
+        write(files / "_TIMES", f"cpu  {told}\ncpu0 1 2 3 4\n")
+        return device.read_power()
+
+    tick = os.sysconf("SC_CLK_TCK")
+    before = read(50.0, tick, 0, tick, 7 * tick, 9 * tick, 0, 0, 0, 5, 0)
+    after = read(80.0, 3 * tick, 0, 2 * tick, 90 * tick, 9 * tick, 0, 0, 0, 8, 0)
+    assert before.busy == 2.0
+    assert after.core_watts(before) == 10.0
+    assert after.core_watts(after) is None  # no core was busy
+    assert after.core_watts(device.Power()) is None
+    assert before.core_watts(after) is None  # the counter began anew
+    (files / "_TIMES").unlink()
+    assert device.read_power() == (80.0, None)
+    (files / "_ENERGY").unlink()
+    assert device.read_power() == (None, None)
 
 
 def test_this_machine_tells_something() -> None:

@@ -477,7 +477,7 @@ CONTROLLED: dict[str, dict[str, Any]] = {
         "simulate": {
             "speed": {"kind": "log_normal", "sigma": 1.0},
             "jitter": {"kind": "log_normal", "sigma": 0.05},
-            "devices": {"models": 4},
+            "devices": {"models": 4, "watts": 5.0},
             "dropout": 0.2,
             "upload_loss": 0.1,
             "away_seconds": 2.0,

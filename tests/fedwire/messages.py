@@ -56,6 +56,7 @@ devices = st.builds(
     free=unknown | uint64,
     celsius=unknown | singles,
     battery=unknown | singles,
+    core_watts=unknown | singles,
 )
 measurements = st.builds(
     Measured,

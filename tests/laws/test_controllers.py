@@ -174,6 +174,7 @@ devices = st.builds(
     free=st.none() | st.integers(-5, 2**60),
     celsius=st.none() | st.floats(),
     battery=st.none() | st.floats(),
+    core_watts=st.none() | st.floats(),
 )
 measurements = st.builds(
     Measured,

@@ -87,7 +87,7 @@ class ModelName(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class Device(_message.Message):
-    __slots__ = ("model", "cores", "mhz", "memory", "free", "celsius", "battery")
+    __slots__ = ("model", "cores", "mhz", "memory", "free", "celsius", "battery", "core_watts")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     CORES_FIELD_NUMBER: _ClassVar[int]
     MHZ_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +95,7 @@ class Device(_message.Message):
     FREE_FIELD_NUMBER: _ClassVar[int]
     CELSIUS_FIELD_NUMBER: _ClassVar[int]
     BATTERY_FIELD_NUMBER: _ClassVar[int]
+    CORE_WATTS_FIELD_NUMBER: _ClassVar[int]
     model: str
     cores: int
     mhz: float
@@ -102,7 +103,8 @@ class Device(_message.Message):
     free: int
     celsius: float
     battery: float
-    def __init__(self, model: _Optional[str] = ..., cores: _Optional[int] = ..., mhz: _Optional[float] = ..., memory: _Optional[int] = ..., free: _Optional[int] = ..., celsius: _Optional[float] = ..., battery: _Optional[float] = ...) -> None: ...
+    core_watts: float
+    def __init__(self, model: _Optional[str] = ..., cores: _Optional[int] = ..., mhz: _Optional[float] = ..., memory: _Optional[int] = ..., free: _Optional[int] = ..., celsius: _Optional[float] = ..., battery: _Optional[float] = ..., core_watts: _Optional[float] = ...) -> None: ...
 
 class Measured(_message.Message):
     __slots__ = ("samples", "seconds", "joules", "device")

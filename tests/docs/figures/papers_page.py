@@ -37,7 +37,8 @@ SETTINGS = {
     6: (r"99\.7|class 0|96 versions|1,500 updates|5 % of the updates|500 updates",),
     7: (
         r"up to 3\.6 times|10 ms a\s+sample|5 % of noise|3 s\b|(?:after )?three tasks",
-        r"1, 2, 4 and 8 ms|miss \.4 s|asked for 2\.",
+        r"1, 2, 4 and 8 ms|miss \.4 s|2 asked for|energy 19 times|room for 19",
+        r"3,000 mAh|at 5 W|has 0\.036 %",
     ),
     8: (r"0 to s|8 workers|92 %|s = 0|most 1\.6|rate of \.2|2 times",),
     10: (
