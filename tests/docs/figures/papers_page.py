@@ -107,6 +107,7 @@ SETTINGS = {
         r"1\.2 to 14\.1 times|1\.3 to 9\.8 %|to \.90|after 30 s|\(σ = 1\)|OSDI 2021",
         r"batches of 8|of 6 updates|1\.1 times as many|10th percentile|Dirichlet \.3",
     ),
+    29: (r"2\.3 times|40 clients|\b16 fresh|\d+ hours",),
     30: (r"TIT \d+|442 patients|300 steps|n = \d+|k = \d+|10⁻¹³|10 epochs|limit of 4",),
     28: (
         r"a third of\s+the time|loss of \.3|loss is \.3|τ = \d+|\d+ steps|\d+ at first",
