@@ -66,7 +66,7 @@ def ada_comm(period: Seconds, decay: float = 0.5) -> Controllers:
 
 
 def run(scale: Scale) -> Report:
-    """Measures seconds to a loss, the loss after equal time, and both without rounds."""
+    """Measures seconds to a loss, the loss after equal time, and without rounds."""
     budget = BUDGET if not scale.quick else 200.0
     fixed = {f"τ = {n}": (n, list[Any]()) for n in FIXED}
     rows = {
@@ -86,7 +86,7 @@ def run(scale: Scale) -> Report:
     rules = {
         ADAPTIVE: (MOST, ada_comm(300.0)),
         BY_LOSS: (MOST, ada_comm(300.0, decay=0.999)),
-        **fixed,
+        **{name: rule for name, rule in fixed.items() if name != "τ = 8"},
     }
     losses = {
         name: [
@@ -144,7 +144,7 @@ def run(scale: Scale) -> Report:
                     ("τ = 1", ""),
                     (
                         "τ = 16",
-                        "many steps have no floor where the images can be fitted",
+                        "many steps come down as far here",
                     ),
                 )
                 for name in settings
@@ -171,7 +171,8 @@ def last_loss(
     is_drawn = rng.random(len(y)) < of.random
     samples = x, np.where(is_drawn, rng.integers(0, CLASSES, len(y)), y)
     table = in_rounds(steps, controllers, of, {"seconds": budget}, samples, seed)
-    return float(table["loss"][table["seconds"] >= 0.9 * budget].mean())
+    late = int((table["seconds"] >= 0.9 * budget).sum())
+    return float(table["loss"][-max(1, late) :].mean())
 
 
 def in_rounds(
