@@ -230,13 +230,11 @@ def _workload(seed: int) -> TorchWorkload:
     parts = np.array_split(order, WORKERS)
 
     def model() -> nn.Module:
-        made = nn.Sequential(
-            nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES)
-        )
-        for layer in (made[0], made[2]):
+        hidden, out = nn.Linear(PIXELS, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        for layer in (hidden, out):
             nn.init.kaiming_normal_(layer.weight)
             nn.init.zeros_(layer.bias)
-        return made
+        return nn.Sequential(hidden, nn.ReLU(), out)
 
     return TorchWorkload(
         model=model,

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -60,6 +61,6 @@ def simulate(config: dict[str, Any], workload: TorchWorkload) -> dict[str, Vecto
         return {name: np.array(values) for name, values in central.items()}
 
 
-def first(seconds_V: Vector, there_V: Vector, limit: Seconds) -> Seconds:
+def first(seconds_V: Vector, there_V: npt.NDArray[np.bool_], limit: Seconds) -> Seconds:
     """Returns the first time at which something is so; the limit if it never is."""
     return float(seconds_V[there_V][0]) if there_V.any() else limit

@@ -82,7 +82,7 @@ def test_rounds_are_the_papers_iteration(beta: float, local: float) -> None:
     server = Momentum(lr=1.0, beta=beta).build()
     public_D, state, v = np.zeros(DIM, np.float32), None, np.zeros(DIM)
     momentum = server.init(DIM)
-    x_ND, z, u_ND = np.zeros((WORKERS, DIM)), np.zeros(DIM), 0.0
+    x_ND, u_ND, z = *np.zeros((2, WORKERS, DIM)), np.zeros(DIM)
 
     def gradient(w_ND: Array, step: int) -> tuple[Array, Array]:
         slope_ND = curves_ND * (w_ND - goals_ND)
