@@ -137,7 +137,7 @@ def run(scale: Scale) -> Report:
                     difference(unlike[one][place], unlike[other][place]),
                     0,
                     gates=gates,
-                    known="models of workers with few classes drift apart",
+                    known="models of workers with few classes drift apart" * gates,
                 )
                 for one, other, gates in (
                     ("overlap, 8 steps", "local SGD, 8 steps", True),
