@@ -44,7 +44,7 @@ class OverlapLocalSGD(SGDConfig):
     alpha: float = Field(default=0.6, ge=0, lt=1)
     """α, the share of the way to the public model that a client's own goes back."""
     keep_momentum: bool = True
-    """Keep the momentum buffer from task to task, as the authors do."""
+    """Keep the momentum buffer, as the authors do."""
 
     @property
     def is_plain(self) -> bool:

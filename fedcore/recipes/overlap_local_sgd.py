@@ -5,9 +5,9 @@ Delays in Distributed SGD", ICASSP 2020, arXiv 2002.09539, with momentum: α = .
 β = .7 as in the authors' experiments. The client's half is
 :mod:`fedcore.clients.overlap_local_sgd`; the anchor's momentum is the server optimiser.
 
-It saves most where transfers take as long as the local steps. Where each client has few
-classes, the models drift apart, and ``fed_avg`` is more accurate in equal time, unless
-the local steps have momentum (``python -m benchmarks.claims 11``).
+It saves most where transfers take as long as steps. Where each client has few classes,
+the models drift apart, and ``fed_avg`` is more accurate in equal time, unless the local
+steps have momentum (``python -m benchmarks.claims 11``).
 """
 
 from typing import ClassVar, Literal, Self
