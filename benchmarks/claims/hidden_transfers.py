@@ -161,7 +161,7 @@ def times(variant: Variant, seed: int, *, quick: bool = False) -> list[Seconds]:
         "seconds": 100.0 if quick else LONGEST,
         "target": {"loss": LOSSES[-1]},
     }
-    table = trained(variant, stop, _workload(seed), seed)
+    table = train(variant, stop, _workload(seed), seed)
     return [first(table["seconds"], table["loss"] <= goal, LONGEST) for goal in LOSSES]
 
 
@@ -169,7 +169,7 @@ def accuracy(variant: Variant, seed: int) -> list[float]:
     """The accuracy after equal time, for each way to deal out the images."""
     stop = {"seconds": EQUAL}
     return [
-        float(trained(variant, stop, perceptron(parts), seed)["accuracy"][-1])
+        float(train(variant, stop, perceptron(parts), seed)["accuracy"][-1])
         for parts in partitions(seed)
     ]
 
@@ -184,7 +184,7 @@ def partitions(seed: int) -> list[Partition]:
     ]
 
 
-def trained(
+def train(
     variant: Variant, stop: dict[str, Any], workload: TorchWorkload, seed: int
 ) -> dict[str, Vector]:
     """Runs a variant; returns seconds and metrics of the versions."""
