@@ -51,7 +51,8 @@ class FedNova(AggregatorConfig):
         """Refuses updates whose steps are not known, or are of earlier tasks as well.
 
         Raises:
-            ValueError: a velocity is kept from task to task, or clients choose.
+            ValueError: a velocity or a model is kept from task to task, or clients
+                choose.
         """
         if roles.client.may_choose:
             raise ValueError(
@@ -61,9 +62,9 @@ class FedNova(AggregatorConfig):
             )
         if roles.client.mixes_tasks:
             raise ValueError(
-                "aggregator: fed_nova counts the steps of one task, and with "
-                "keep_momentum an update holds those of earlier ones; take "
-                "keep_momentum: false"
+                "aggregator: fed_nova counts the steps of one task, and an update of "
+                f"{roles.client.kind} with these settings holds those of earlier ones; "
+                "take local_sgd with keep_momentum: false"
             )
 
     def build(self) -> Aggregator:

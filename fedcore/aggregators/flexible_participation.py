@@ -26,6 +26,7 @@ from pydantic import Field
 
 from fedcore import payloads
 from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
+from fedcore.config import Roles
 from fedcore.typing import Vector
 
 
@@ -47,6 +48,20 @@ class FlexibleParticipation(AggregatorConfig):
     more."""
     cap: float = Field(default=5.0, ge=1)
     """The largest coefficient of C."""
+
+    def fits(self, roles: Roles) -> None:
+        """Refuses tasks that are smaller than the recipe's.
+
+        Raises:
+            ValueError: a controller at the server sizes them.
+        """
+        for controller in roles.controllers:
+            if controller.is_at_server and self.scheme != "B":
+                raise ValueError(
+                    "aggregator: flexible_participation weighs a task by the share of "
+                    f"the recipe's steps, and controller {controller.kind} asks for "
+                    "others; leave it out, or take scheme B"
+                )
 
     def build(self) -> Aggregator:
         """Returns the aggregator."""

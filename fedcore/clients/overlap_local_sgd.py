@@ -21,7 +21,8 @@ uplink would add them a second time, so it is refused. An update that was discar
 taken out of x; after a restore of the server x begins anew at its model.
 
 With α = 1 nothing would ever be sent, so α is below 1; α = 0 leaves each client its own
-model, and publishes their mean.
+model, and publishes their mean. A momentum of the local steps stays with the model from
+task to task, as in the authors' code, and does not depend on verdicts.
 """
 
 from typing import Literal, Self
@@ -29,7 +30,7 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from fedcore.arrays import array_namespace
+from fedcore.arrays import array_namespace, resize
 from fedcore.clients._sgd import SGDConfig
 from fedcore.clients.base import ClientAlgorithm, TakeSteps, Trained
 from fedcore.config import Roles
@@ -42,6 +43,8 @@ class OverlapLocalSGD(SGDConfig):
     kind: Literal["overlap_local_sgd"] = "overlap_local_sgd"
     alpha: float = Field(default=0.6, ge=0, lt=1)
     """α, the share of the way to the public model that a client's own goes back."""
+    keep_momentum: bool = True
+    """Keep the momentum buffer, as the authors do."""
 
     @property
     def is_plain(self) -> bool:
@@ -54,15 +57,20 @@ class OverlapLocalSGD(SGDConfig):
         return True
 
     @property
+    def mixes_tasks(self) -> bool:
+        """True: the client's own model holds steps of earlier tasks."""
+        return True
+
+    @property
     def counts_updates(self) -> bool:
         """True: a discarded update is taken out of the client's own model."""
         return True
 
     def fits(self, roles: Roles) -> None:
-        """Refuses uplinks with a memory, beside which updates would count twice.
+        """Refuses what would count updates twice, or size a task that has begun.
 
         Raises:
-            ValueError: the uplink has one.
+            ValueError: the uplink has a memory, or a controller is at the server.
         """
         if roles.uplink.holds != "nothing":
             inner = getattr(roles.uplink, "inner", roles.uplink)
@@ -72,17 +80,31 @@ class OverlapLocalSGD(SGDConfig):
                 f"the client's own model already; name the inner compressor alone "
                 f"({inner.kind})"
             )
+        for controller in roles.controllers:
+            if controller.is_at_server:
+                raise ValueError(
+                    "client: overlap_local_sgd takes the steps of a task before the "
+                    f"server has sized it, so controller {controller.kind} would have "
+                    "them taken again; leave it out, or take client local_sgd"
+                )
 
     def take_back(self, kept: State, gone_D: Vector) -> State:
         """Returns the client's model without a lost update."""
-        return kept if kept is None else _state(kept[:-1] + gone_D)
+        if kept is None:
+            return None
+        dim = gone_D.shape[-1]
+        return np.concatenate([kept[:dim] + gone_D, kept[dim:]])
 
     def fork_state(self, kept: State) -> State:
         """Forgets the client's model, which holds updates of another history."""
         return None
 
     def build(self) -> ClientAlgorithm:
-        """Returns the algorithm that these settings describe."""
+        """Returns the algorithm that these settings describe.
+
+        What a client keeps is its model (D,), the velocity (D,) where one is kept, and
+        a 1 that says that it has a model.
+        """
         return ClientAlgorithm(self._plan, self._run, self._meet)
 
     @model_validator(mode="after")
@@ -92,28 +114,23 @@ class OverlapLocalSGD(SGDConfig):
                 "overlap_local_sgd needs a constant learning rate: its steps are taken "
                 "before their version is known"
             )
-        if self.keep_momentum:
-            raise ValueError(
-                "overlap_local_sgd keeps a model from task to task, and no momentum; "
-                "leave keep_momentum out"
-            )
         return self
 
     def _run(
         self, start_D: Array, steps: int | Counts, take: TakeSteps, state: State
     ) -> Trained:
-        xp, own_D = array_namespace(start_D), start_D
+        xp, dim = array_namespace(start_D), start_D.shape[-1]
+        own_D, velocity_D = start_D, None
         if state is not None:  # zeros in rows of a stack that have no model yet
-            own_D = xp.where(state[..., -1:] > 0, state[..., :-1], start_D)
-        taken = take(own_D, self.rule())
-        return Trained(taken.delta_D, taken.loss, _state(own_D - taken.delta_D))
+            own_D = xp.where(state[..., -1:] > 0, state[..., :dim], start_D)
+            velocity_D = resize(state[..., dim:-1], dim)
+        trained = super()._run(own_D, steps, take, velocity_D)
+        kept = [own_D - trained.delta_D, xp.ones_like(start_D[..., :1])]
+        if trained.state is not None:
+            kept.insert(1, trained.state)
+        return trained._replace(state=xp.concat(kept, axis=-1))
 
     def _meet(self, public_D: Array, state: State) -> tuple[Array, State]:
-        delta_D = np.float32(1 - self.alpha).item() * (public_D - state[..., :-1])
-        return delta_D, _state(public_D - delta_D)
-
-
-def _state(own_D: Array) -> Array:
-    """Returns what a client keeps: its model, and a 1 that says that it has one."""
-    xp = array_namespace(own_D)
-    return xp.concat([own_D, xp.ones_like(own_D[..., :1])], axis=-1)
+        xp, dim = array_namespace(public_D), public_D.shape[-1]
+        delta_D = np.float32(1 - self.alpha).item() * (public_D - state[..., :dim])
+        return delta_D, xp.concat([public_D - delta_D, state[..., dim:]], axis=-1)

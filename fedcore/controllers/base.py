@@ -75,6 +75,11 @@ class ControllerConfig(Method):
         return False
 
     @property
+    def is_at_server(self) -> bool:
+        """Whether it has a half at the server, which sizes each task."""
+        return type(self).build_server is not ControllerConfig.build_server
+
+    @property
     def largest(self) -> Assignment:
         """The largest work and the most samples that it gives a task."""
         return Assignment()

@@ -41,7 +41,10 @@ from torch import nn  # noqa: E402
 from fedtorch import TorchWorkload  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
-SOME = ("fed_avg", "momentum", "decay", "top_k", "fates", "availability")
+SOME = (
+    *("fed_avg", "momentum", "overlap_with_momentum", "decay", "top_k", "fates"),
+    "availability",
+)
 SHARED = digits("train")
 TRIED = 2  # samples of the gradient that is tried before a run
 

@@ -33,6 +33,7 @@ ONE_BY_ONE = (  # all of them pass; these hold each kind of state
     "leases_end",
     "mifa",
     "overlap",
+    "overlap_with_momentum",
     "own_evaluations",
     "own_views",
     "refused_before",

@@ -109,6 +109,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
             "away_seconds": 2.0,
         },
     },
+    "overlap_with_momentum": {
+        "algorithm": {
+            "kind": "fed_buff",
+            "buffer": 3,
+            "client": {"kind": "overlap_local_sgd", "lr": 0.02, "momentum": 0.9},
+        },
+        "simulate": {"speed": {"kind": "log_normal", "sigma": 1.0}, "dropout": 0.2},
+    },
     "decay": {
         "algorithm": {
             "kind": "fed_buff",

@@ -70,12 +70,17 @@ def test_the_simulator_repeats_a_real_federation_bit_for_bit(
 
 
 @pytest.mark.parametrize("uplink", [IDENTITY, {"kind": "top_k", "ratio": 0.3}])
-@pytest.mark.parametrize("kind", ["overlap_local_sgd", "fed_buff"])
+@pytest.mark.parametrize(
+    ("kind", "momentum"), [("overlap_local_sgd", 0.9), ("fed_buff", 0.0)]
+)
 def test_clients_that_train_on_while_they_send_are_the_same_in_both(
-    kind: str, uplink: dict[str, Any], federation: Callable[..., LocalFederation]
+    kind: str,
+    momentum: float,
+    uplink: dict[str, Any],
+    federation: Callable[..., LocalFederation],
 ) -> None:
     algorithm = settings(kind, {"uplink": uplink})
-    algorithm["client"] = {**algorithm["client"], "kind": "overlap_local_sgd"}
+    algorithm["client"] |= {"kind": "overlap_local_sgd", "momentum": momentum}
     real = federation(algorithm=algorithm, stop={"versions": 12})
     served(real)
     done = real.command(

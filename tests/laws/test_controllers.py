@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fedcore.clients import LocalSGD
+from fedcore.aggregators import AggregatorConfig
+from fedcore.clients import ClientAlgorithmConfig, LocalSGD
 from fedcore.compressors import ErrorFeedback
 from fedcore.controllers import (
     Assignment,
@@ -26,9 +27,10 @@ from fedcore.controllers import (
 )
 from fedcore.errors import ConfigError
 from fedcore.measured import Device, Measured
-from fedcore.recipes import FedBuff
+from fedcore.recipes import FedAvg, FedBuff
 from fedcore.typing import State
-from tests.laws.registered import named, variants
+from tests.laws.registered import name_of, named, variants
+from tests.laws.test_aggregators import aggregate, some
 from tests.laws.trees import reloaded, saved
 
 # In this recipe the server sets the steps and the samples of a task.
@@ -238,6 +240,48 @@ def test_a_servers_state_from_a_snapshot_goes_on_alike(
     assert rule.assign(loaded, request_) == rule.assign(state, request_)
     assert saved(seen(rule, since, loaded)) == saved(seen(rule, since, state))
     assert saved(state) == kept
+
+
+@named(AT_SERVER)
+def test_a_half_at_the_server_is_known_by_the_settings(
+    config: ControllerConfig,
+) -> None:
+    assert config.is_at_server
+
+
+@named([config for config in EVERY if server_half(config) is None])
+def test_a_half_on_the_client_alone_sizes_nothing_at_the_server(
+    config: ControllerConfig,
+) -> None:
+    assert not config.is_at_server
+
+
+@named(AT_SERVER)
+@pytest.mark.parametrize("client", variants(ClientAlgorithmConfig), ids=name_of)
+def test_no_task_is_sized_that_its_client_may_have_begun(
+    config: ControllerConfig, client: ClientAlgorithmConfig
+) -> None:
+    if client.overlaps:
+        with pytest.raises(ValidationError, match=f"controller {config.kind} "):
+            FedAvg(client=client, controllers=(config,))
+
+
+@named(variants(AggregatorConfig))
+@pytest.mark.parametrize("controller", AT_SERVER, ids=name_of)
+def test_tasks_of_half_the_size_count_as_whole_ones_or_are_refused(
+    config: AggregatorConfig, controller: ControllerConfig
+) -> None:
+    """Where the server asks all for half of the steps, all have done their work."""
+    try:
+        FedAvg(client=LocalSGD(steps=32), aggregator=config, controllers=(controller,))
+    except ValidationError:
+        return
+    whole = some(4, 0)
+    half = [
+        each._replace(work=0.5, effort=each.effort / 2, pace=each.pace / 2)
+        for each in whole
+    ]
+    assert aggregate(config, half).tolist() == aggregate(config, whole).tolist()
 
 
 def test_the_fewest_samples_of_several_controllers_count() -> None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from fedcore.aggregators import Contribution, FedNova, WeightedMean
 from fedcore.aggregators.base import AggregatorConfig
-from fedcore.clients import Descent, FedProx, LocalSGD
+from fedcore.clients import Descent, FedProx, LocalSGD, OverlapLocalSGD
 from fedcore.controllers import IProf
 from fedcore.payloads import dense_payload
 from fedcore.recipes import FedAvg
@@ -165,6 +165,9 @@ def test_unequal_steps_do_not_move_the_optimum() -> None:
     assert settled(FedNovaRecipe) < 0.1 * settled(FedAvg)
 
 
-def test_momentum_that_is_kept_is_refused() -> None:
+@pytest.mark.parametrize(
+    "client", [LocalSGD(momentum=0.5, keep_momentum=True), OverlapLocalSGD()]
+)
+def test_updates_that_hold_steps_of_earlier_tasks_are_refused(client: Any) -> None:
     with pytest.raises(ValidationError, match="fed_nova counts the steps of one task"):
-        FedNovaRecipe(client=LocalSGD(momentum=0.5, keep_momentum=True))
+        FedNovaRecipe(client=client)

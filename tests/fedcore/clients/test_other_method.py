@@ -26,6 +26,7 @@ KEEPING: dict[str, dict[str, Any]] = {
     "velocity": {"kind": "local_sgd", "momentum": 0.9, "keep_momentum": True},
     "moments": {"kind": "local_adam", "keep_moments": True},
     "personal model": {"kind": "ditto"},
+    "own model": {"kind": "overlap_local_sgd", "momentum": 0.9},
     "priorities": {"kind": "prioritised_sgd"},
 }
 WORKLOAD = line()

@@ -13,6 +13,7 @@ import latecomer
 from fedcore.clients import LocalSGD, OverlapLocalSGD, meet_model
 from fedcore.clients.scaffold import Scaffold
 from fedcore.compressors import ErrorFeedback, Identity, TopK
+from fedcore.controllers import AdaComm, IProf
 from fedcore.coordinator.events import Decided, Stepped
 from fedcore.errors import ConfigError
 from fedcore.lr_schedules import Linear
@@ -67,17 +68,21 @@ def _stepped(start_D: Array) -> Any:
     return Taken(one(2), one(1), None)
 
 
+@pytest.mark.parametrize("local", [0.0, 0.9])
 @pytest.mark.parametrize("beta", [0.0, BETA])
-def test_rounds_are_the_papers_iteration(beta: float) -> None:
-    """Against x, z and v as the paper has them, in double precision."""
+def test_rounds_are_the_papers_iteration(beta: float, local: float) -> None:
+    """Against x, z and v as the paper has them, in double precision.
+
+    The velocity u of the local steps is never set to zero.
+    """
     rng = np.random.default_rng(0)
     goals_ND = rng.normal(0, 3, (WORKERS, DIM))
     curves_ND = rng.uniform(0.2, 3.0, (WORKERS, DIM))
-    config = OverlapLocalSGD(lr=LR, alpha=ALPHA)
+    config = OverlapLocalSGD(lr=LR, alpha=ALPHA, momentum=local)
     server = Momentum(lr=1.0, beta=beta).build()
     public_D, state, v = np.zeros(DIM, np.float32), None, np.zeros(DIM)
     momentum = server.init(DIM)
-    x_ND, z = np.zeros((WORKERS, DIM)), np.zeros(DIM)
+    x_ND, u_ND, z = *np.zeros((2, WORKERS, DIM)), np.zeros(DIM)
 
     def gradient(w_ND: Array, step: int) -> tuple[Array, Array]:
         slope_ND = curves_ND * (w_ND - goals_ND)
@@ -85,7 +90,8 @@ def test_rounds_are_the_papers_iteration(beta: float) -> None:
 
     for _ in range(12):
         for _ in range(STEPS):
-            x_ND = x_ND - LR * curves_ND * (x_ND - goals_ND)
+            u_ND = local * u_ND + curves_ND * (x_ND - goals_ND)
+            x_ND = x_ND - LR * u_ND
         x_ND = (1 - ALPHA) * x_ND + ALPHA * z
         v = beta * v + x_ND.mean(axis=0) - z
         z = z + v
@@ -95,7 +101,23 @@ def test_rounds_are_the_papers_iteration(beta: float) -> None:
         mean_D = found.delta_D.mean(axis=0)
         public_D, momentum = server.update(public_D, mean_D, momentum)
         np.testing.assert_allclose(public_D, z, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(state[:, :-1], x_ND, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(state[:, :DIM], x_ND, rtol=1e-4, atol=1e-4)
+
+
+def test_a_velocity_stays_whatever_becomes_of_an_update_and_of_the_settings() -> None:
+    config = OverlapLocalSGD(lr=0.5, alpha=0.75, momentum=0.5)
+
+    def slope(w_D: Array, step: int) -> tuple[Array, Array]:
+        return np.float32(1.0), one(4.0)
+
+    # v = ½·2 + 4 = 5 and x_end = 6 - 2.5 = 3.5; x = ¼·3.5 + ¾·8 = 6.875.
+    kept = one(6, 2, 1)
+    found = trained(config, one(8), 1, slope, kept)
+    assert found.state.tolist() == [6.875, 5, 1]
+    assert config.take_back(kept, one(3)).tolist() == [9, 2, 1]
+    forgets = config.model_copy(update={"keep_momentum": False})
+    assert trained(forgets, one(8), 1, slope, kept).state.tolist() == [7, 1]
+    assert trained(config, one(8), 1, slope, one(6, 1)).state.tolist() == [7, 4, 1]
 
 
 def participant(**settings: Any) -> Participant:
@@ -181,9 +203,11 @@ def rounds(folder: Path, algorithm: dict[str, Any], **simulate: Any) -> Any:
     return latecomer.run(given, toys.linear(), folder=folder)
 
 
+CLIENT = {"kind": "overlap_local_sgd", "lr": 0.05, "steps": 10, "batch": 4}
+
+
 def overlapping(**changes: Any) -> dict[str, Any]:
-    client = {"kind": "overlap_local_sgd", "lr": 0.05, "steps": 10, "batch": 4}
-    return {"kind": "overlap_local_sgd", "buffer": 4, "client": client, **changes}
+    return {"kind": "overlap_local_sgd", "buffer": 4, "client": CLIENT, **changes}
 
 
 @pytest.mark.parametrize("engine", ["exact", "stacked"])
@@ -210,6 +234,7 @@ def test_a_round_takes_what_the_longer_of_training_and_transfer_takes(
 
 HARD: dict[str, dict[str, Any]] = {
     "plain": {},
+    "momentum": {"client": {**CLIENT, "momentum": 0.5, "nesterov": True}},
     "coded": {"uplink": {"kind": "top_k", "ratio": 0.3}},
     "fed_buff": {"kind": "fed_buff", "buffer": 2},
     "late": {"kind": "fed_buff", "buffer": 1, "staleness_limit": 1},
@@ -246,8 +271,11 @@ def test_what_makes_no_sense_is_refused() -> None:
         FedAvg(client=OverlapLocalSGD(), uplink=ErrorFeedback(inner=TopK()))
     with pytest.raises(ValidationError, match="constant learning rate"):
         OverlapLocalSGD(schedule=Linear(until=10))
-    with pytest.raises(ValidationError, match="no momentum"):
-        OverlapLocalSGD(momentum=0.9, keep_momentum=True)
+    for controller in (AdaComm(), IProf(seconds=1)):
+        with pytest.raises(
+            ValidationError, match=f"controller {controller.kind} would"
+        ):
+            OverlapLocalSgd(controllers=(controller,))
     with pytest.raises(ValidationError, match="less than 1"):
         OverlapLocalSGD(alpha=1.0)
     for client in (LocalSGD(), Scaffold()):
