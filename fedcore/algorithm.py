@@ -323,6 +323,13 @@ class AlgorithmConfig(Method):
                 f"on with {other.client.kind}: other vectors travel beside the model; "
                 "put it back, or start another run"
             )
+        if self.client.models != other.client.models:
+            raise ConfigError(
+                f"algorithm.client: a run that began with {self.client.kind} cannot go "
+                f"on with {other.client.kind}: the server keeps {self.client.models} "
+                f"models for its clients, and not {other.client.models}; put it back, "
+                "or start another run"
+            )
         if self.client.overlaps != other.client.overlaps:
             raise ConfigError(
                 f"algorithm.client: a run that began with {self.client.kind} cannot go "

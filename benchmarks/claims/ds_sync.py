@@ -65,6 +65,8 @@ class Found(NamedTuple):
     own: float  # mean accuracy of the workers' models
     distance: float  # of their models from the mean, as a share of its norm
     rounds: float  # until the public model first has the accuracy of the goal
+    up: float  # kB of an update
+    down: float  # kB of a download, of which the first is none
 
 
 def train(client: DSSync, parts: Partition, rounds: int, seed: int) -> Found:
@@ -75,18 +77,17 @@ def train(client: DSSync, parts: Partition, rounds: int, seed: int) -> Found:
         made.round()
         if number % EVERY == 0 and first == rounds and made.quality().accuracy >= GOAL:
             first = float(number)
-    public_D = made.coordinator.state.published.public_D
-    model_D, beside_D = np.split(public_D, [made.model.spec.dim])
-    beside_GD = beside_D.reshape(-1, model_D.size)
-    if not len(beside_GD):
-        beside_GD = np.zeros((1, model_D.size), np.float32)
+    state = made.coordinator.state
+    public_D = state.published.public_D
+    models_GD = np.array([state.model_of(group) for group in range(client.groups)])
+    beside_G = np.linalg.norm(models_GD - public_D, axis=1)
     return Found(
         public=made.quality().accuracy,
-        own=float(np.mean([made.quality_of(model_D + d).accuracy for d in beside_GD])),
-        distance=float(
-            np.sqrt((beside_GD**2).sum(axis=1).mean()) / np.linalg.norm(model_D)
-        ),
+        own=float(np.mean([made.quality_of(each).accuracy for each in models_GD])),
+        distance=float(np.sqrt((beside_G**2).mean()) / np.linalg.norm(public_D)),
         rounds=first,
+        up=made.sent / rounds / WORKERS / 1000,
+        down=made.fetched / rounds / WORKERS / 1000,
     )
 
 
@@ -105,7 +106,10 @@ def run(scale: Scale) -> Report:
         }
         for data, part in PARTS.items()
     }
-    columns = ("accuracy of the mean", "of the workers' models", "distance", "rounds")
+    columns = (
+        *("accuracy of the mean", "of the workers' models", "distance", "rounds"),
+        *("kB up", "kB down"),
+    )
     accuracies = [
         Table(
             f"{data}, {rounds} rounds; the last column: rounds to {GOAL:g}",
@@ -116,6 +120,8 @@ def run(scale: Scale) -> Report:
                     Cell([each.own for each in seeds]),
                     Cell([each.distance for each in seeds]),
                     Cell([each.rounds for each in seeds], budget=rounds),
+                    Cell([each.up for each in seeds]),
+                    Cell([each.down for each in seeds]),
                 ]
                 for name, seeds in rows.items()
             },
@@ -156,6 +162,14 @@ def run(scale: Scale) -> Report:
                     difference(_of(rows, FULL, "own"), _of(rows, FIXED, "own")),
                     0.01,
                     gates=data == "two shards",
+                ),
+                *(
+                    at_most(
+                        f"{data}: bytes {way} of those of full averaging",
+                        ratio(_of(rows, RANDOM, way), _of(rows, FULL, way)),
+                        1.05,
+                    )
+                    for way in ("up", "down")
                 ),
                 at_least(
                     f"{data}: times as soon in a tree",

@@ -8,15 +8,15 @@ abstract was at hand. That groups are equal and drawn at random (``random``), an
 n² workers may take turns between the rows and the columns of a square (``grid``), is
 from the general literature and could not be checked against the paper.
 
-A client's model is that of the group in which it averaged last. The server publishes
-the mean W of all models, and for each group d_k = M_k - W beside it. A client of group
-a begins at W + d_a and ends at x; its update is W - x = Δ - d_a. Aggregator ``ds_sync``
-averages the updates of each new group, from which the next W and d_k follow.
+A client's model is that of the group in which it averaged last: the server sends it to
+train on. So a client's half is plain local SGD. Aggregator ``ds_sync`` averages the
+updates of each new group, and keeps the groups' models; the public model is the mean of
+all.
 
-Which group a client is in follows from its number, that of its part of the data, and
-from the version alone, so client and server know it without a message, and a replay
-finds the same groups. A client that missed a round goes on with the model of the group
-that it would have been in; the paper knows no such clients.
+Which group a client is in follows from its number and from the version alone, so a
+replay finds the same groups. Its number is that of its part of the data; clients that
+say none are numbered as they join. A client that missed a round goes on with the model
+of the group that it would have been in; the paper knows no such clients.
 """
 
 from functools import lru_cache
@@ -25,12 +25,9 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from fedcore.arrays import array_namespace, like
 from fedcore.clients._sgd import SGDConfig
-from fedcore.clients.base import Place, TakeSteps, Trained
 from fedcore.config import Roles
 from fedcore.rng import Key, bits
-from fedcore.typing import Array, Counts, State, Vector
 
 Shuffle = Literal["random", "grid", "fixed"]
 _BLOCK = 4096  # clients that are dealt out together: what peers say costs no more
@@ -58,14 +55,9 @@ class DSSync(SGDConfig):
         return False
 
     @property
-    def companions(self) -> tuple[str, ...]:
-        """Names d_k of each group; one group has none, since d is zero."""
-        return tuple(f"group_{k}" for k in range(self.groups) if self.groups > 1)
-
-    @property
-    def counts_updates(self) -> bool:
-        """False: clients keep nothing of their updates."""
-        return False
+    def models(self) -> int:
+        """The number of groups: the server keeps a model for each."""
+        return self.groups
 
     def group_of(self, index: int, count: int, version: int) -> int:
         """Returns the group whose model a client has at a version.
@@ -83,16 +75,13 @@ class DSSync(SGDConfig):
         count = min(_BLOCK, count - block * _BLOCK)
         return _order(self.seed, version, block, count)[index] % self.groups
 
-    def place_state(self, kept: State, place: Place) -> Vector:
-        """Returns the client's group, (1,)."""
-        return np.array([self.group_of(*place)], np.float32)
-
     def fits(self, roles: Roles) -> None:
         """Refuses recipes in which a group's average would be something else.
 
         Raises:
             ValueError: updates may be late, are weighed by staleness, come again out of
-                a memory, or are not averaged by group; or there are too few for groups.
+                a memory, or are not averaged by group; the server moves W elsewhere
+                than to their mean; or there are too few for groups.
         """
         if roles.aggregator.kind != "ds_sync":
             raise ValueError(
@@ -117,6 +106,14 @@ class DSSync(SGDConfig):
                 "the public model, and a part of it that came later would count "
                 f"twice; name the inner compressor alone ({inner.kind})"
             )
+        server = roles.server
+        if self.groups > 1 and (server.kind, getattr(server, "lr", 0)) != ("sgd", 1):
+            raise ValueError(
+                f"client: ds_sync needs server sgd with lr 1, and not {server.kind}"
+                f"{f' with lr {server.lr:g}' if server.kind == 'sgd' else ''}: the "
+                "model of a group is the mean of its members' models, and the public "
+                "model that of all"
+            )
         if self.groups > roles.buffer:
             raise ValueError(
                 f"client: {self.groups} groups need a buffer of as many updates at "
@@ -128,12 +125,6 @@ class DSSync(SGDConfig):
                 f"{self.groups**2} clients, and buffer is {roles.buffer}"
             )
 
-    def publish(
-        self, beside_D: Vector, mean_D: Vector, share: float, before: float
-    ) -> Vector:
-        """Returns the new d_k, as the aggregator has found them."""
-        return mean_D
-
     @model_validator(mode="after")
     def _keeps_nothing(self) -> Self:
         if self.keep_momentum:
@@ -142,22 +133,6 @@ class DSSync(SGDConfig):
                 "no momentum of the one before; leave keep_momentum out"
             )
         return self
-
-    def _run(
-        self, start_D: Array, steps: int | Counts, take: TakeSteps, state: State
-    ) -> Trained:
-        if self.groups == 1:
-            return super()._run(start_D, steps, take, None)
-        xp, dim = array_namespace(start_D), start_D.shape[-1] // (1 + self.groups)
-        group_1 = like(np.zeros(1, np.float32) if state is None else state, start_D)
-        model_D, beside_D = start_D[..., :dim], start_D[..., dim : 2 * dim]
-        for k in range(1, self.groups):
-            own_D = start_D[..., (1 + k) * dim : (2 + k) * dim]
-            beside_D = xp.where(group_1 == k, own_D, beside_D)
-        taken = super()._run(model_D + beside_D, steps, take, None)
-        nothing_D = xp.zeros_like(start_D[..., dim:])
-        delta_D = xp.concat([taken.delta_D - beside_D, nothing_D], axis=-1)
-        return Trained(delta_D, taken.loss, None)
 
 
 @lru_cache(maxsize=64)

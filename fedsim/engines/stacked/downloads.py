@@ -13,8 +13,14 @@ _WHOLE = -1
 class Downloads:
     """The smallest patch from each version to the newest, computed once for all."""
 
-    def __init__(self, published: Published) -> None:
-        self._published = published
+    def __init__(self, published: Published, *, in_groups: bool) -> None:
+        """Prepares the downloads of the present version.
+
+        Args:
+            published: the public model and its last versions.
+            in_groups: clients train on the models of their groups, which travel whole.
+        """
+        self._published, self._in_groups = published, in_groups
         self.step_made()
 
     def step_made(self) -> None:
@@ -24,7 +30,9 @@ class Downloads:
         self._known: dict[int, Download] = {}
         newest = published.ring[-1]
         # Any client may get the whole model instead.
-        self._has_shorter = newest.message is not None or newest.support is not None
+        self._has_shorter = not (self._in_groups and self.version) and (
+            newest.message is not None or newest.support is not None
+        )
 
     def of(self, held: int) -> Download:
         """Returns the download for a client that holds this version."""
