@@ -12,17 +12,25 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import latecomer
+from fedcore import payloads
 from fedcore.aggregators import Contribution
 from fedcore.algorithm import Algorithm
 from fedcore.clients import DSSync, Taken
+from fedcore.coordinator.events import Enrolled
+from fedcore.coordinator.machine import reply_to
+from fedcore.coordinator.state import ServerState
+from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedcore.payloads import dense_payload
+from fedcore.proofs import Authenticator
+from fedcore.protocol import Held, Patch, Pull, Task
 from fedcore.recipes import DSSync as Recipe
 from fedcore.typing import Array, Vector
 from tests.fedsim import toys
 
 DIM, WORKERS, GROUPS = 3, 16, 4
 SPEC = ParamSpec.of({"w": np.zeros(DIM)})
+EPOCH = "e" * 16
 Models = npt.NDArray[np.float64]
 
 shuffles = st.sampled_from(["random", "grid", "fixed"])
@@ -200,6 +208,75 @@ def test_one_group_is_federated_averaging_bit_for_bit(
     assert len(found[0]) == 6
 
 
+@pytest.mark.parametrize("engine", ["exact", "stacked"])
+def test_messages_are_as_long_as_those_of_federated_averaging(
+    engine: str, tmp_path: Path
+) -> None:
+    found = []
+    for kind, client in (
+        ("ds_sync", {"kind": "ds_sync", "groups": GROUPS}),
+        ("fed_avg", {"kind": "local_sgd"}),
+    ):
+        config = {
+            "algorithm": {"kind": kind, "buffer": 4, "client": {**client, "steps": 3}},
+            "stop": {"versions": 6},
+            "simulate": {"clients": 6, "engine": {"kind": engine}},
+        }
+        run = latecomer.run(config, toys.linear(), folder=tmp_path / kind)
+        found.append(run.lanes)
+    assert found[0] == found[1]
+    assert len(found[0]) >= 2
+
+
+def started() -> ServerState:
+    """A server at version 1, which four clients have joined without numbers."""
+    state = ServerState(built(shuffle="fixed"), np.zeros(DIM, np.float32), EPOCH)
+    state.published.publish(np.ones(DIM, np.float32), None, None)
+    state.note(Enrolled(at=0.0, cid="e", name="e", role="evaluator"))
+    for cid in "abcd":
+        state.note(Enrolled(at=0.0, cid=cid, name=cid, role="trainer"))
+    return state
+
+
+def test_clients_without_numbers_are_numbered_as_they_join() -> None:
+    state = started()
+    assert [state.group_of(cid) for cid in "abcd"] == [0, 1, 2, 3]
+    state.note(Enrolled(at=1.0, cid="b", name="other", role="trainer"))
+    state.note(Enrolled(at=1.0, cid="f", name="f", role="trainer", index=2, count=9))
+    assert [state.group_of(cid) for cid in "abcdf"] == [0, 1, 2, 3, 2]
+    again = ServerState(state.algorithm, np.zeros(DIM, np.float32), EPOCH)
+    again.load(*state.dump())
+    assert [again.group_of(cid) for cid in "abcdf"] == [0, 1, 2, 3, 2]
+
+
+def test_a_client_gets_the_model_of_its_group_once_and_only_to_train() -> None:
+    state = started()
+    state.buffer.beside_GD[1] = 0.5
+    proofs, task = Authenticator(None), Task(kind="train", lease=1.0)
+
+    def patch(held: Held | None, task: Task | None, *, waits: bool = False) -> Patch:
+        pull = Pull(cid="b", nonce=1, epoch=EPOCH, held=held)
+        answer = reply_to(pull, state, proofs, task, done=False, waits=waits)
+        return answer.reply.patch
+
+    first = patch(None, task)
+    (packed,) = first.messages()
+    model_D = payloads.decode(payloads.unpack(packed, (DIM,)))
+    assert (first.kind, model_D.tolist()) == ("full", [1.5] * DIM)
+    held = Held(EPOCH, 1, first.digest)
+    assert patch(held, task).kind == "none"
+    assert patch(held, None, waits=True) == Patch.nothing(EPOCH, 1, first.digest)
+    last = patch(held, None)
+    assert (last.kind, last.digest) == ("full", state.published.digest)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_run_cannot_go_on_with_another_number_of_groups(groups: int) -> None:
+    other = Recipe(client=DSSync(groups=groups), buffer=WORKERS)
+    with pytest.raises(ConfigError, match=f"keeps 4 models .* not {groups}"):
+        built().config.require_successor(other)
+
+
 def test_many_clients_and_wrong_numbers_are_dealt_out_as_well() -> None:
     config = DSSync(groups=3)
     assert 0 <= config.group_of(2**31, 2**32 - 1, 5) < 3
@@ -215,6 +292,8 @@ def test_many_clients_and_wrong_numbers_are_dealt_out_as_well() -> None:
         ({"synchronous": False, "staleness_limit": 3}, "needs rounds"),
         ({"staleness": {"kind": "hinge"}}, "hinge weighs them"),
         ({"uplink": {"kind": "error_feedback"}}, "needs an uplink without memory"),
+        ({"server": {"kind": "adam"}}, "needs server sgd with lr 1, and not adam: the"),
+        ({"server": {"kind": "sgd", "lr": 0.5}}, "and not sgd with lr 0.5: the model"),
         ({"buffer": 1}, "2 groups need a buffer of as many updates"),
         ({"client": {"kind": "local_sgd"}}, "the client is local_sgd"),
         (
