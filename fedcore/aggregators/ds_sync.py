@@ -77,11 +77,7 @@ class _Grouped(NamedTuple):
         plain = Aggregator(self._empty, self._accumulate, _finalize)
         if self.groups == 1:
             return plain
-        return plain._replace(carry=_carry, groups=Groups(self._group_of, _model))
-
-    def _group_of(self, place: tuple[int, int], version: int) -> int:
-        group: int = self.client.group_of(*place, version)
-        return group
+        return plain._replace(carry=_carry, groups=Groups(self.client.group_of, _model))
 
     def _empty(self, dim: int) -> Models:
         zeros_GD = np.zeros((self.groups, dim), np.float32)
@@ -89,11 +85,10 @@ class _Grouped(NamedTuple):
 
     def _accumulate(self, models: Models, update: Contribution) -> Models:
         share, group = update.weight * update.samples, 0
-        if (
-            self.groups > 1
-        ):  # members average once the update is in: at the next version
-            group = self._group_of(update.place, update.base + 1)
-            began = self._group_of(update.place, update.base)
+        if self.groups > 1:
+            # They average once the update is in, so with the next version.
+            group = self.client.group_of(update.place, update.base + 1)
+            began = self.client.group_of(update.place, update.base)
             models.updates_GD[group] -= np.float32(share) * models.beside_GD[began]
         payloads.add(update.payload, models.updates_GD[group], share)
         models.samples_G[group] += update.samples

@@ -278,6 +278,11 @@ class ServerHalf:
         return 1
 
     @property
+    def vectors(self) -> tuple[int, tuple[str, ...]]:
+        """What another method must have as well to go on with a run of this one."""
+        return self.models, self.companions
+
+    @property
     def companions(self) -> tuple[str, ...]:
         """Names of the vectors that travel beside the model, each of its shape.
 

@@ -51,7 +51,7 @@ class DSSync(SGDConfig):
 
     @property
     def is_plain(self) -> bool:
-        """False: a training loop of one's own begins with the public model."""
+        """False: training code of one's own is given no groups."""
         return False
 
     @property
@@ -59,14 +59,14 @@ class DSSync(SGDConfig):
         """The number of groups: the server keeps a model for each."""
         return self.groups
 
-    def group_of(self, index: int, count: int, version: int) -> int:
+    def group_of(self, place: tuple[int, int], version: int) -> int:
         """Returns the group whose model a client has at a version.
 
         Args:
-            index: the client's number, from 0.
-            count: how many clients there are.
+            place: the client's number, from 0, and how many clients there are.
             version: of the public model.
         """
+        index, count = place
         if self.shuffle == "fixed":
             return index % self.groups
         if self.shuffle == "grid":
@@ -79,9 +79,9 @@ class DSSync(SGDConfig):
         """Refuses recipes in which a group's average would be something else.
 
         Raises:
-            ValueError: updates may be late, are weighed by staleness, come again out of
-                a memory, or are not averaged by group; the server moves W elsewhere
-                than to their mean; or there are too few for groups.
+            ValueError: updates may be late, are weighed by staleness, or are not
+                averaged by group; the server moves W elsewhere than to the mean; or
+                there are too few for groups.
         """
         if roles.aggregator.kind != "ds_sync":
             raise ValueError(
@@ -97,14 +97,6 @@ class DSSync(SGDConfig):
             raise ValueError(
                 "client: ds_sync needs staleness constant: all members of a group "
                 f"count, and {roles.staleness.kind} weighs them"
-            )
-        if roles.uplink.holds != "nothing":
-            inner = getattr(roles.uplink, "inner", roles.uplink)
-            raise ValueError(
-                f"client: ds_sync needs an uplink without memory, and "
-                f"{roles.uplink.kind} has one: an update is the whole difference to "
-                "the public model, and a part of it that came later would count "
-                f"twice; name the inner compressor alone ({inner.kind})"
             )
         server = roles.server
         if self.groups > 1 and (server.kind, getattr(server, "lr", 0)) != ("sgd", 1):

@@ -266,7 +266,8 @@ class Published:
         """All of the model of a group; an empty patch if it is the one that is held."""
         patch = self._whole.get(group)
         if patch is None:
-            patch = self._whole[group] = self._full(model_D, digest(model_D))
+            whole = replace(self._full(model_D), digest=digest(model_D))
+            patch = self._whole[group] = whole
         if (
             held is not None
             and (held.epoch, held.version) == (self.epoch, self.version)
@@ -319,12 +320,11 @@ class Published:
             self._patch_bytes += best.nbytes
         return best
 
-    def _full(self, model_D: Vector | None = None, digest_: str = "") -> Patch:
-        """All of W, or of another model, which is named by its digest."""
-        parts = payloads.pack_parts(
-            dense_payload(self.public_D if model_D is None else model_D)
-        )
-        return self._make_patch("full", -1, parts, [sum(map(len, parts))], digest_)
+    def _full(self, model_D: Vector | None = None) -> Patch:
+        """All of W, or of a group's model."""
+        whole_D = self.public_D if model_D is None else model_D
+        parts = payloads.pack_parts(dense_payload(whole_D))
+        return self._make_patch("full", -1, parts, [sum(map(len, parts))])
 
     def _find_missed(self, start: int) -> list[Entry]:
         """The versions after ``start``; none if one of their messages was dropped."""
@@ -383,14 +383,13 @@ class Published:
         start: int,
         parts: Sequence[Bytes],
         lengths: Sequence[int],
-        digest_: str = "",
     ) -> Patch:
         return Patch(
             kind=kind,
             epoch=self.epoch,
             start=start,
             version=self.version,
-            digest=digest_ or self.digest,
+            digest=self.digest,
             parts=tuple(parts),
             lengths=tuple(lengths),
         )

@@ -106,10 +106,7 @@ class StackedClients:
         self._messages = Messages(
             names, self._data.samples, self._rounds, work, self._log
         )
-        self._downloads = Downloads(
-            self._state.published,
-            in_groups=coordinator.algorithm.aggregator.groups is not None,
-        )
+        self._downloads = Downloads(self._state)
         self._held = [0] * count  # versions
         self._granted: list[Lease] = []  # not started yet
         self._errors: dict[int, WorkloadError] = {}  # not reported yet

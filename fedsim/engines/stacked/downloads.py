@@ -1,6 +1,6 @@
 """The smallest downloads that bring clients from an older model to the newest."""
 
-from fedcore.coordinator.published import Published
+from fedcore.coordinator.state import ServerState
 from fedcore.protocol import Held
 from fedrun.journal.tally import PATCH_CODES
 from fedrun.traffic import codec_of
@@ -13,14 +13,8 @@ _WHOLE = -1
 class Downloads:
     """The smallest patch from each version to the newest, computed once for all."""
 
-    def __init__(self, published: Published, *, in_groups: bool) -> None:
-        """Prepares the downloads of the present version.
-
-        Args:
-            published: the public model and its last versions.
-            in_groups: clients train on the models of their groups, which travel whole.
-        """
-        self._published, self._in_groups = published, in_groups
+    def __init__(self, state: ServerState) -> None:
+        self._state, self._published = state, state.published
         self.step_made()
 
     def step_made(self) -> None:
@@ -29,8 +23,8 @@ class Downloads:
         self.version = published.version
         self._known: dict[int, Download] = {}
         newest = published.ring[-1]
-        # Any client may get the whole model instead.
-        self._has_shorter = not (self._in_groups and self.version) and (
+        # Any client may get the whole model instead, or gets that of its group.
+        self._has_shorter = self._state.groups is None and (
             newest.message is not None or newest.support is not None
         )
 
