@@ -65,8 +65,6 @@ class Found(NamedTuple):
     own: float  # mean accuracy of the workers' models
     distance: float  # of their models from the mean, as a share of its norm
     rounds: float  # until the public model first has the accuracy of the goal
-    up: float  # kB of an update
-    down: float  # kB of a download, of which the first is none
 
 
 def train(client: DSSync, parts: Partition, rounds: int, seed: int) -> Found:
@@ -86,8 +84,6 @@ def train(client: DSSync, parts: Partition, rounds: int, seed: int) -> Found:
         own=float(np.mean([made.quality_of(each).accuracy for each in models_GD])),
         distance=float(np.sqrt((beside_G**2).mean()) / np.linalg.norm(public_D)),
         rounds=first,
-        up=made.sent / rounds / WORKERS / 1000,
-        down=made.fetched / rounds / WORKERS / 1000,
     )
 
 
@@ -106,10 +102,7 @@ def run(scale: Scale) -> Report:
         }
         for data, part in PARTS.items()
     }
-    columns = (
-        *("accuracy of the mean", "of the workers' models", "distance", "rounds"),
-        *("kB up", "kB down"),
-    )
+    columns = ("accuracy of the mean", "of the workers' models", "distance", "rounds")
     accuracies = [
         Table(
             f"{data}, {rounds} rounds; the last column: rounds to {GOAL:g}",
@@ -120,8 +113,6 @@ def run(scale: Scale) -> Report:
                     Cell([each.own for each in seeds]),
                     Cell([each.distance for each in seeds]),
                     Cell([each.rounds for each in seeds], budget=rounds),
-                    Cell([each.up for each in seeds]),
-                    Cell([each.down for each in seeds]),
                 ]
                 for name, seeds in rows.items()
             },
@@ -162,14 +153,6 @@ def run(scale: Scale) -> Report:
                     difference(_of(rows, FULL, "own"), _of(rows, FIXED, "own")),
                     0.01,
                     gates=data == "two shards",
-                ),
-                *(
-                    at_most(
-                        f"{data}: bytes {way} of those of full averaging",
-                        ratio(_of(rows, RANDOM, way), _of(rows, FULL, way)),
-                        1.05,
-                    )
-                    for way in ("up", "down")
                 ),
                 at_least(
                     f"{data}: times as soon in a tree",
