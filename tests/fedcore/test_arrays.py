@@ -36,7 +36,7 @@ def test_the_largest_lie_where_the_indices_say(make: Any) -> None:
 
 
 def test_a_guess_that_finds_many_times_too_many_is_used() -> None:
-    rng, found = np.random.default_rng(0), []
+    rng, found = np.random.default_rng(0), list[Any]()
     x_D = rng.random(1 << 20, np.float32)
     unseen = np.setdiff1d(rng.permutation(1 << 20)[:50_000], np.arange(0, 1 << 20, 128))
     x_D[unseen] += 2  # the sample holds none of them
