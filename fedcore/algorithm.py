@@ -321,12 +321,11 @@ class AlgorithmConfig(Method):
         Raises:
             ConfigError: what clients remember would mean something else.
         """
-        had, has = self.client.companions, other.client.companions
-        if had != has:
+        if self.client.vectors != other.client.vectors:
             raise ConfigError(
                 f"algorithm.client: a run that began with {self.client.kind} cannot go "
-                f"on with {other.client.kind}: other vectors travel beside the model; "
-                "put it back, or start another run"
+                f"on with {other.client.kind}: other vectors travel beside the model, "
+                "or other models in its place; put it back, or start another run"
             )
         if self.client.overlaps != other.client.overlaps:
             raise ConfigError(

@@ -171,7 +171,8 @@ def _candidates(x_D: Any, k: int, above: Above) -> tuple[Any, Any]:
     rank = int(share + 4 * share**0.5 + 4)  # four deviations of the count are enough
     if 2 * rank < len(sample):
         sample.sort()
-        places = above(x_D, int(sample[-rank]) - 1, 4 * k + _SAMPLE)
+        most = max(4 * k + _SAMPLE, dim // 16)  # few, and a guess is seldom so bad
+        places = above(x_D, int(sample[-rank]) - 1, most)
         if places is not None and len(places) >= k:
             return places, bits_D[places] & _MAGNITUDE
     return None, bits_D & _MAGNITUDE

@@ -17,7 +17,6 @@ from fedcore.clients import (
     Batches,
     ClientAlgorithmConfig,
     Descent,
-    Place,
     Rule,
     Taken,
     TakeSteps,
@@ -46,7 +45,6 @@ class StackedTasks(NamedTuple):
     steps: Sequence[int]
     kept: Sequence[State]  # from the task before
     key: Key  # for what the model draws itself, in the whole stack
-    places: Sequence[Place] = ()  # empty: of nobody in particular
 
 
 class StackedUpdates(NamedTuple):
@@ -129,9 +127,6 @@ def train_stack(
         methods = [method for method, _ in parts]
         local_NL = np.stack([local_L for _, local_L in parts if local_L is not None])
         stepping = with_local = WithLocal(take, local_NL)
-    if config.uses_place:
-        places = tasks.places or [Place()] * count
-        methods = list(map(config.place_state, methods, places))
     before = _stack_kept(methods)
     trained = algorithm.run(start_ND, steps_N, stepping, before)
     trained = meet_model(algorithm, start_ND, trained)

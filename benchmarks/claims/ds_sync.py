@@ -75,17 +75,14 @@ def train(client: DSSync, parts: Partition, rounds: int, seed: int) -> Found:
         made.round()
         if number % EVERY == 0 and first == rounds and made.quality().accuracy >= GOAL:
             first = float(number)
-    public_D = made.coordinator.state.published.public_D
-    model_D, beside_D = np.split(public_D, [made.model.spec.dim])
-    beside_GD = beside_D.reshape(-1, model_D.size)
-    if not len(beside_GD):
-        beside_GD = np.zeros((1, model_D.size), np.float32)
+    state = made.coordinator.state
+    public_D = state.published.public_D
+    models_GD = np.array([state.model_of(group) for group in range(client.groups)])
+    beside_G = np.linalg.norm(models_GD - public_D, axis=1)
     return Found(
         public=made.quality().accuracy,
-        own=float(np.mean([made.quality_of(model_D + d).accuracy for d in beside_GD])),
-        distance=float(
-            np.sqrt((beside_GD**2).sum(axis=1).mean()) / np.linalg.norm(model_D)
-        ),
+        own=float(np.mean([made.quality_of(each).accuracy for each in models_GD])),
+        distance=float(np.sqrt((beside_G**2).mean()) / np.linalg.norm(public_D)),
         rounds=first,
     )
 

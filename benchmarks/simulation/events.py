@@ -94,7 +94,6 @@ def events(algorithm: dict[str, Any], updates: int) -> float:
             population.names,
             most=1024,
             memory_bytes=0,
-            part=population.place,
         )
         clients = StackedClients(world, population, workload, Pool(), work, None)
         unit, began = _unit(), time.process_time()

@@ -34,8 +34,18 @@ class Contribution(NamedTuple):
     work: float = 1.0  # the steps that it took, as a share of what the recipe asks for
     folded: bool = False  # whether it holds mass of updates that were rejected
     base: int = 0  # the version that it was trained on
-    place: tuple[int, int] = (0, 1)  # its client's part of the data: index and count
+    place: tuple[int, int] = (0, 1)  # its client's number, and how many there are
     member: str = ""  # the name of its client, which clients with other keys may share
+
+
+class Groups(NamedTuple):
+    """Groups of clients, each of which trains on a model of its own."""
+
+    of: Callable[[tuple[int, int], int], int]
+    """(a client's number and how many there are, version) to its group."""
+    model: Callable[[State, Vector, int], Vector]
+    """(state, W, group) to the model (D,) of a group. It stays the same until the next
+    version."""
 
 
 class Aggregator(NamedTuple):
@@ -55,6 +65,9 @@ class Aggregator(NamedTuple):
     carry: Callable[[State], State] | None = None
     """The first state of the next version, given the last one of this version; None:
     it is that of ``init``."""
+    groups: Groups | None = None
+    """Where clients train on the models of their groups, and not all of them on W. At
+    version 0 all models are W."""
 
 
 class AggregatorConfig(Method):

@@ -10,7 +10,6 @@ from fedcore.clients.base import AnyClientAlgorithm as AnyClientAlgorithm
 from fedcore.clients.base import ClientAlgorithm as ClientAlgorithm
 from fedcore.clients.base import ClientAlgorithmConfig as ClientAlgorithmConfig
 from fedcore.clients.base import Drawn as Drawn
-from fedcore.clients.base import Place as Place
 from fedcore.clients.base import Priority as Priority
 from fedcore.clients.base import Rule as Rule
 from fedcore.clients.base import Sampling as Sampling

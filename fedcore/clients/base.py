@@ -75,14 +75,6 @@ class Trained(NamedTuple):
     state: State
 
 
-class Place(NamedTuple):
-    """Which client a task is of, and what it begins with."""
-
-    number: int = 0  # of the client's part of the data, from 0
-    clients: int = 1  # among which the data are shared out
-    version: int = 0  # of the model
-
-
 class Run(Protocol):
     """Trains one client or a stack, and leaves its inputs untouched."""
 
@@ -96,8 +88,7 @@ class Run(Protocol):
                 server publishes of the companions.
             steps: how many steps there are; of a stack (N,).
             take: takes them, by a rule that it is given.
-            state: what the client kept from the task before, as
-                ``place_state`` returned it; None at first.
+            state: what the client kept from the task before; None at first.
         """
 
 
@@ -251,20 +242,6 @@ class KeptState:
         """
         return False
 
-    @property
-    def uses_place(self) -> bool:
-        """Whether :meth:`place_state` returns anything but what the client kept."""
-        return type(self).place_state is not KeptState.place_state
-
-    def place_state(self, kept: State, place: Place) -> State:
-        """Returns the state for ``run``, where it depends on which client trains.
-
-        Args:
-            kept: what the client kept from the task before; None at first.
-            place: the client's, and the version that it trains on.
-        """
-        return kept
-
     def fork_state(self, kept: State) -> State:
         """Returns what a client keeps when the server's history is another one."""
         return kept
@@ -293,7 +270,17 @@ class KeptState:
 
 
 class ServerHalf:
-    """The contract of vectors that the server publishes beside the model."""
+    """The contract of what the server has for its clients beside the model."""
+
+    @property
+    def models(self) -> int:
+        """How many models the server keeps, of groups that train on their own."""
+        return 1
+
+    @property
+    def vectors(self) -> tuple[int, tuple[str, ...]]:
+        """What another method must have as well to go on with a run of this one."""
+        return self.models, self.companions
 
     @property
     def companions(self) -> tuple[str, ...]:

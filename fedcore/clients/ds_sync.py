@@ -8,15 +8,15 @@ abstract was at hand. That groups are equal and drawn at random (``random``), an
 n² workers may take turns between the rows and the columns of a square (``grid``), is
 from the general literature and could not be checked against the paper.
 
-A client's model is that of the group in which it averaged last. The server publishes
-the mean W of all models, and for each group d_k = M_k - W beside it. A client of group
-a begins at W + d_a and ends at x; its update is W - x = Δ - d_a. Aggregator ``ds_sync``
-averages the updates of each new group, from which the next W and d_k follow.
+A client's model is that of the group in which it averaged last: the server sends it to
+train on. So a client's half is plain local SGD. Aggregator ``ds_sync`` averages the
+updates of each new group, and keeps the groups' models; the public model is the mean of
+all.
 
-Which group a client is in follows from its number, that of its part of the data, and
-from the version alone, so client and server know it without a message, and a replay
-finds the same groups. A client that missed a round goes on with the model of the group
-that it would have been in; the paper knows no such clients.
+Which group a client is in follows from its number and from the version alone, so a
+replay finds the same groups. Its number is that of its part of the data; clients that
+say none are numbered as they join. A client that missed a round goes on with the model
+of the group that it would have been in; the paper knows no such clients.
 """
 
 from functools import lru_cache
@@ -25,12 +25,9 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from fedcore.arrays import array_namespace, like
 from fedcore.clients._sgd import SGDConfig
-from fedcore.clients.base import Place, TakeSteps, Trained
 from fedcore.config import Roles
 from fedcore.rng import Key, bits
-from fedcore.typing import Array, Counts, State, Vector
 
 Shuffle = Literal["random", "grid", "fixed"]
 _BLOCK = 4096  # clients that are dealt out together: what peers say costs no more
@@ -54,27 +51,22 @@ class DSSync(SGDConfig):
 
     @property
     def is_plain(self) -> bool:
-        """False: a training loop of one's own begins with the public model."""
+        """False: training code of one's own is given no groups."""
         return False
 
     @property
-    def companions(self) -> tuple[str, ...]:
-        """Names d_k of each group; one group has none, since d is zero."""
-        return tuple(f"group_{k}" for k in range(self.groups) if self.groups > 1)
+    def models(self) -> int:
+        """The number of groups: the server keeps a model for each."""
+        return self.groups
 
-    @property
-    def counts_updates(self) -> bool:
-        """False: clients keep nothing of their updates."""
-        return False
-
-    def group_of(self, index: int, count: int, version: int) -> int:
+    def group_of(self, place: tuple[int, int], version: int) -> int:
         """Returns the group whose model a client has at a version.
 
         Args:
-            index: the client's number, from 0.
-            count: how many clients there are.
+            place: the client's number, from 0, and how many clients there are.
             version: of the public model.
         """
+        index, count = place
         if self.shuffle == "fixed":
             return index % self.groups
         if self.shuffle == "grid":
@@ -83,16 +75,13 @@ class DSSync(SGDConfig):
         count = min(_BLOCK, count - block * _BLOCK)
         return _order(self.seed, version, block, count)[index] % self.groups
 
-    def place_state(self, kept: State, place: Place) -> Vector:
-        """Returns the client's group, (1,)."""
-        return np.array([self.group_of(*place)], np.float32)
-
     def fits(self, roles: Roles) -> None:
         """Refuses recipes in which a group's average would be something else.
 
         Raises:
-            ValueError: updates may be late, are weighed by staleness, come again out of
-                a memory, or are not averaged by group; or there are too few for groups.
+            ValueError: updates may be late, are weighed by staleness, or are not
+                averaged by group; the server moves W elsewhere than to the mean; or
+                there are too few for groups.
         """
         if roles.aggregator.kind != "ds_sync":
             raise ValueError(
@@ -109,13 +98,13 @@ class DSSync(SGDConfig):
                 "client: ds_sync needs staleness constant: all members of a group "
                 f"count, and {roles.staleness.kind} weighs them"
             )
-        if roles.uplink.holds != "nothing":
-            inner = getattr(roles.uplink, "inner", roles.uplink)
+        server = roles.server
+        if self.groups > 1 and (server.kind, getattr(server, "lr", 0)) != ("sgd", 1):
             raise ValueError(
-                f"client: ds_sync needs an uplink without memory, and "
-                f"{roles.uplink.kind} has one: an update is the whole difference to "
-                "the public model, and a part of it that came later would count "
-                f"twice; name the inner compressor alone ({inner.kind})"
+                f"client: ds_sync needs server sgd with lr 1, and not {server.kind}"
+                f"{f' with lr {server.lr:g}' if server.kind == 'sgd' else ''}: the "
+                "model of a group is the mean of its members' models, and the public "
+                "model that of all"
             )
         if self.groups > roles.buffer:
             raise ValueError(
@@ -128,12 +117,6 @@ class DSSync(SGDConfig):
                 f"{self.groups**2} clients, and buffer is {roles.buffer}"
             )
 
-    def publish(
-        self, beside_D: Vector, mean_D: Vector, share: float, before: float
-    ) -> Vector:
-        """Returns the new d_k, as the aggregator has found them."""
-        return mean_D
-
     @model_validator(mode="after")
     def _keeps_nothing(self) -> Self:
         if self.keep_momentum:
@@ -142,22 +125,6 @@ class DSSync(SGDConfig):
                 "no momentum of the one before; leave keep_momentum out"
             )
         return self
-
-    def _run(
-        self, start_D: Array, steps: int | Counts, take: TakeSteps, state: State
-    ) -> Trained:
-        if self.groups == 1:
-            return super()._run(start_D, steps, take, None)
-        xp, dim = array_namespace(start_D), start_D.shape[-1] // (1 + self.groups)
-        group_1 = like(np.zeros(1, np.float32) if state is None else state, start_D)
-        model_D, beside_D = start_D[..., :dim], start_D[..., dim : 2 * dim]
-        for k in range(1, self.groups):
-            own_D = start_D[..., (1 + k) * dim : (2 + k) * dim]
-            beside_D = xp.where(group_1 == k, own_D, beside_D)
-        taken = super()._run(model_D + beside_D, steps, take, None)
-        nothing_D = xp.zeros_like(start_D[..., dim:])
-        delta_D = xp.concat([taken.delta_D - beside_D, nothing_D], axis=-1)
-        return Trained(delta_D, taken.loss, None)
 
 
 @lru_cache(maxsize=64)

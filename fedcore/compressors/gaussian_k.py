@@ -4,7 +4,8 @@ Shi, Chu, Cheung, See, "Understanding Top-k Sparsification in Distributed Deep
 Learning", arXiv 1911.08772, Algorithm 1: the threshold is the quantile of a normal
 distribution with the mean and deviation of the update; it is halved while fewer than
 2k/3 magnitudes exceed it, and raised by half while more than 4k/3 do, three times at
-most. It costs a few passes over the vector, where exact selection costs many.
+most. It costs a few passes over the vector, but our exact ``top_k`` does as well, and
+three times are too few for updates whose tails are far from a bell curve's.
 
 We depart from the paper at the ends, so that every message has between 1 and 4k/3
 values: if none exceeds the threshold, the largest is sent; if more than 4k/3 do, the

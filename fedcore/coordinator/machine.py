@@ -61,6 +61,7 @@ from fedcore.protocol import (
     Ack,
     Answer,
     Epoch,
+    Patch,
     Pull,
     Push,
     Receipt,
@@ -105,8 +106,13 @@ def reply_to(
     row, published = state.clients[pull.cid], state.published
     other_history = pull.epoch != state.epoch
     accepted = [seq for seq in row.accepted if seq >= pull.history_from]
-    find = published.nothing_new if waits else published.patch
-    patch = find(None if other_history else pull.held)
+    held = None if other_history else pull.held
+    if task is not None and task.kind == "train":
+        patch = state.patch_to_train(pull.cid, held)
+    elif waits and state.groups is not None and held is not None and held.digest:
+        patch = Patch.nothing(state.epoch, held.version, held.digest)
+    else:
+        patch = (published.nothing_new if waits else published.patch)(held)
     is_held = patch.kind == "none"  # then the client has the proof
     reply = Reply(
         nonce=pull.nonce,

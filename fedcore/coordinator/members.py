@@ -31,6 +31,8 @@ class ClientRow:
     """Whether a message of a task of its own has got a verdict."""
     has_flushed: bool = False
     """Whether it has sent what its error memory holds, as it may when it leaves."""
+    number: int = 0
+    """How many clients had joined to train before it first joined."""
     lost_name: bool = False
     """Whether its name was freed while it was evicted: then it stays out for good."""
 
@@ -78,6 +80,7 @@ class ClientRow:
             "reason": self.reason,
             "accepted": list(self.accepted),
             "left": self.left,
+            "number": self.number,
             "has_trained": self.has_trained,
         }
         if self.has_flushed:
@@ -143,7 +146,7 @@ class Roster:
     def _enrol(self, record: events.Enrolled) -> None:
         row = self.clients.get(record.cid)
         if row is None:
-            row = ClientRow(record.cid, record.name, record.role)
+            row = ClientRow(record.cid, record.name, record.role, number=self.joined)
             self.clients[record.cid] = row
         else:
             self.trainers -= row.trains
@@ -209,11 +212,6 @@ class Roster:
             for other in others
             if other.name != name and other.place == place and other.trains
         ]
-
-    def place_of(self, cid: str) -> tuple[int, int]:
-        """A client's part of the data; all of them if it never enrolled."""
-        row = self.clients.get(cid)
-        return (0, 1) if row is None else row.place
 
     def name_of(self, cid: str) -> str:
         """A client's name, which all its keys share; its id if it never enrolled."""

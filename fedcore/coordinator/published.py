@@ -8,7 +8,7 @@ coordinates touched since then are kept for the whole run (D/8 bytes). Messages 
 moved W without rounding may be sent as their sum.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -256,6 +256,26 @@ class Published:
             self._patches[held.version] = self._smallest(held.version)
         return self._patches[held.version]
 
+    def group_model(self, group: int, make: Callable[[], Vector]) -> Vector:
+        """Returns the model of a group at this version, which is made once."""
+        if group not in self._models:
+            self._models[group] = make()
+        return self._models[group]
+
+    def group_patch(self, group: int, model_D: Vector, held: Held | None) -> Patch:
+        """All of the model of a group; an empty patch if it is the one that is held."""
+        patch = self._whole.get(group)
+        if patch is None:
+            whole = replace(self._full(model_D), digest=digest(model_D))
+            patch = self._whole[group] = whole
+        if (
+            held is not None
+            and (held.epoch, held.version) == (self.epoch, self.version)
+            and is_named(patch.digest, held.digest)
+        ):
+            return Patch.nothing(self.epoch, self.version, patch.digest)
+        return patch
+
     def nothing_new(self, held: Held | None) -> Patch:
         """Returns an empty patch for a client without a task; its next task brings all.
 
@@ -300,8 +320,10 @@ class Published:
             self._patch_bytes += best.nbytes
         return best
 
-    def _full(self) -> Patch:
-        parts = payloads.pack_parts(dense_payload(self.public_D))
+    def _full(self, model_D: Vector | None = None) -> Patch:
+        """All of W, or of a group's model."""
+        whole_D = self.public_D if model_D is None else model_D
+        parts = payloads.pack_parts(dense_payload(whole_D))
         return self._make_patch("full", -1, parts, [sum(map(len, parts))])
 
     def _find_missed(self, start: int) -> list[Entry]:
@@ -407,3 +429,5 @@ class Published:
     def _forget_patches(self) -> None:
         self._patches: dict[int, Patch] = {}
         self._patch_bytes = 0
+        self._models: dict[int, Vector] = {}  # of groups
+        self._whole: dict[int, Patch] = {}

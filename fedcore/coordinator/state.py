@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore import payloads
-from fedcore.aggregators import Contribution
+from fedcore.aggregators import Contribution, Groups
 from fedcore.algorithm import Algorithm, AlgorithmConfig
 from fedcore.clients import ClientAlgorithmConfig
 from fedcore.controllers import Assignment, TaskReport
@@ -26,7 +26,7 @@ from fedcore.labels import counts_array, counts_list
 from fedcore.measured import Measured
 from fedcore.patch import publish
 from fedcore.payloads import Payload, dense_payload
-from fedcore.protocol import Epoch, Plan, Receipt, Verdict
+from fedcore.protocol import Epoch, Held, Patch, Plan, Receipt, Verdict
 from fedcore.trees import Arrays, load_tree, save_tree, with_arrays
 from fedcore.typing import JSON, Counts, Row, Seconds, State, Vector
 
@@ -418,6 +418,44 @@ class ServerState:
         """The name of this history."""
         return self.published.epoch
 
+    @property
+    def groups(self) -> Groups | None:
+        """The groups on whose models clients train; None: all of them train on W."""
+        return self.algorithm.aggregator.groups if self.version else None
+
+    def group_of(self, cid: str) -> int:
+        """Returns the group whose model a client trains on; 0 where all train on W."""
+        groups = self.groups
+        return 0 if groups is None else groups.of(self._number_of(cid), self.version)
+
+    def model_of(self, group: int) -> Vector:
+        """Returns the model that the clients of a group train on."""
+        groups, published = self.groups, self.published
+        if groups is None:
+            return published.public_D
+        model, buffer = groups.model, self.buffer
+        return published.group_model(
+            group, lambda: model(buffer, published.public_D, group)
+        )
+
+    def patch_to_train(self, cid: str, held: Held | None) -> Patch:
+        """Returns the patch from what a client holds to the model that it trains on."""
+        if self.groups is None:
+            return self.published.patch(held)
+        group = self.group_of(cid)
+        return self.published.group_patch(group, self.model_of(group), held)
+
+    def _number_of(self, cid: str) -> tuple[int, int]:
+        """Returns a client's number among the clients, and how many there are.
+
+        They are those of its part of the data. Clients that have said none are numbered
+        as they joined, as many as make a version, and then from 0 again.
+        """
+        row, buffer = self.clients.get(cid), self.algorithm.config.buffer
+        if row is None:
+            return 0, 1
+        return row.place if row.count > 1 else (row.number % buffer, buffer)
+
     def set_aside(self, aside: Callable[[Vector], Vector]) -> None:
         """Keeps vectors that only a step reads elsewhere, from now on.
 
@@ -585,7 +623,7 @@ class ServerState:
                         **efforts(self.algorithm, update, self.settings_of(client)),
                         folded=update.folded,
                         base=update.base,
-                        place=self.roster.place_of(client),
+                        place=self._number_of(client),
                         member=self.roster.name_of(client),
                     ),
                 )

@@ -6,7 +6,6 @@ from typing import cast
 import numpy as np
 
 from fedcore.clients import (
-    Place,
     Priority,
     Sampling,
     WithLocal,
@@ -59,8 +58,6 @@ def run_client_algorithm(
     )
     if local_L is not None:
         take = with_local = WithLocal(take, local_L)
-    place = Place(task.client.index, task.client.count, task.version)
-    kept = task.config.place_state(kept, place)
     trained = algorithm.run(public_D, steps, take, kept)
     room.free()
     if isinstance(batches, _Sampled):

@@ -232,7 +232,7 @@ def _fetch(world: World, participant: Participant) -> None:
     state = world.run.coordinator.state
     reply = Reply(
         nonce=pull.nonce,
-        patch=state.published.patch(pull.held),
+        patch=state.patch_to_train(pull.cid, pull.held),
         receipt=state.clients[pull.cid].receipt,
     )
     world.download(pull.cid, reply.patch)

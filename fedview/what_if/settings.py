@@ -49,10 +49,11 @@ def override_config(
 
 def _require_same_companions(was: AlgorithmConfig, other: AlgorithmConfig) -> None:
     """Checks that updates of both recipes hold the same vectors."""
-    if was.client.companions != other.client.companions:
+    if was.client.vectors != other.client.vectors:
         raise ConfigError(
             f"algorithm.client: a run of {was.client.kind} cannot be replayed with "
-            f"{other.client.kind}: other vectors travel beside the model"
+            f"{other.client.kind}: other vectors travel beside the model, or other "
+            "models in its place"
         )
 
 

@@ -21,7 +21,7 @@ def small_clothes(folder: str, split: str) -> Any:
 
 
 @pytest.mark.slow
-def test_both_studies_run_and_keep_every_seed(
+def test_all_studies_run_and_keep_every_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(larger, "RESULTS", tmp_path / "larger.json")
@@ -32,11 +32,13 @@ def test_both_studies_run_and_keep_every_seed(
     monkeypatch.setattr(skew, "EVERY", 1)
     assert larger.main(["--quick", "--seeds", "1", "--save"]) == 0
     told = json.loads((tmp_path / "larger.json").read_text())["claims"]
-    assert [claim["claim"] for claim in told] == [21, 24]
-    searched = told[0]["tables"][0]["rows"]
+    assert [claim["claim"] for claim in told] == [9, 21, 24]
+    sent = told[0]["tables"][0]["rows"]
+    assert sent["top_k, k = 1.0%"]["median"]["mean"] == 1
+    searched = told[1]["tables"][0]["rows"]
     assert set(searched) == {"0.02", "1.0", "skew_scout"}
     assert searched["1.0"]["kB up"]["mean"] < searched["0.02"]["kB up"]["mean"]
-    assert len(told[1]["tables"][0]["rows"]) == len(NORMALISED)
+    assert len(told[2]["tables"][0]["rows"]) == len(NORMALISED)
     assert "too quick for a verdict" in capsys.readouterr().out
 
 
@@ -47,4 +49,4 @@ def test_absent_data_and_unknown_studies_are_told(
     assert "fashion_mnist.npz" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         larger.main(["skews"])
-    assert "there are normalisation, skew" in capsys.readouterr().err
+    assert "there are gaussian_k, normalisation, skew" in capsys.readouterr().err

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from fedcore.arrays import (
+    above,
     array_namespace,
     as_numpy,
     finite,
     is_numpy,
+    largest_indices,
     like,
     norm,
     pieces,
@@ -31,6 +33,21 @@ def test_the_largest_lie_where_the_indices_say(make: Any) -> None:
     magnitude = np.array([[5, 1, 4, 2], [0, 9, 8, 7]], np.float32)
     assert as_numpy(top_k_indices(make(magnitude), 2)).tolist() == [[0, 2], [1, 2]]
     assert as_numpy(top_k_indices(make(magnitude[0]), 4)).tolist() == [0, 1, 2, 3]
+
+
+def test_a_guess_that_finds_many_times_too_many_is_used() -> None:
+    rng, found = np.random.default_rng(0), list[Any]()
+    x_D = rng.random(1 << 20, np.float32)
+    unseen = np.setdiff1d(rng.permutation(1 << 20)[:50_000], np.arange(0, 1 << 20, 128))
+    x_D[unseen] += 2  # the sample holds none of them
+
+    def spy(x_D: Any, threshold: int, most: int) -> Any:
+        found.append(above(x_D, threshold, most))
+        return found[-1]
+
+    places_K = largest_indices(x_D, 100, spy)
+    assert sorted(places_K) == sorted(np.argsort(-x_D)[:100])
+    assert len(found[0]) > 40_000
 
 
 @libraries

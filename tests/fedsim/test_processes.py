@@ -600,7 +600,7 @@ def pool() -> Pool:
 
 
 TASKS = [Task(client, 1, client // 4, 2) for client in range(8)]
-MODELS = {version: np.full(3, version, np.float32) for version in (0, 1)}
+MODELS = {(version, 0): np.full(3, version, np.float32) for version in (0, 1)}
 
 
 def test_workers_are_handed_what_they_do_not_have(pool: Pool) -> None:
@@ -611,13 +611,13 @@ def test_workers_are_handed_what_they_do_not_have(pool: Pool) -> None:
     assert [task.client for task in first.tasks] == [0, 2, 4, 6]
     assert set(first.samples) == {0, 2, 4, 6}
     assert first.samples[2].tolist() == [2, 3]
-    assert set(first.models) == {0, 1}
+    assert set(first.models) == {(0, 0), (1, 0)}
     assert first.arrays is not None
     workers.compute(TASKS[4:], MODELS, 9)
     third, _ = Fake.shares[2:]
     assert (third.samples, third.models, third.arrays) == ({}, {}, None)
     workers.compute(TASKS, MODELS, 9)
-    assert set(Fake.shares[4].models) == {0}  # the other one it has used last
+    assert set(Fake.shares[4].models) == {(0, 0)}  # the other one it has used last
 
 
 def test_a_fresh_worker_is_handed_everything(pool: Pool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcore.coordinator.events import Decided, Declined, Stepped
+from fedcore.coordinator.events import Decided, Declined, Leased, Stepped
 from fedcore.params import digest
 from fedcore.protocol import Verdict
 from fedcore.training import Trainer, initial_model, task_key
@@ -220,6 +220,9 @@ def test_groups_that_change_every_round_are_the_same_in_both(
     )
     assert done.returncode == 0, done.stderr
     assert published(real.folder / "again") == published(real.run)
+    model = 4 * load_app(f"{APP}:workload").flat().spec.dim
+    moved = [r for r in records(real.run) if isinstance(r, Decided | Leased)]
+    assert all(r.nbytes < 1.05 * model for r in moved)
     for words in (("verify",), ("replay",)):
         asked = real.command("fedserver", "journal", *words, str(real.run))
         assert asked.returncode == 0, asked.stderr

@@ -69,6 +69,16 @@ def train(config: ClientAlgorithmConfig, start: Array, goal: Array) -> Trained:
 
 
 @named(EVERY)
+def test_an_update_changes_every_vector_that_travels(
+    config: ClientAlgorithmConfig,
+) -> None:
+    start_D, goal_D = start_of(config, (DIM,), 0), vector("laplace", DIM)
+    updates_VD = train(config, start_D, goal_D).delta_D.reshape(-1, DIM)
+    assert len(updates_VD) == 1 + len(config.companions)
+    assert updates_VD.any(axis=1).all()
+
+
+@named(EVERY)
 def test_inputs_are_left_untouched(config: ClientAlgorithmConfig) -> None:
     start_D, goal_D = start_of(config, (DIM,), 0), vector("laplace", DIM)
     start_D.setflags(write=False)

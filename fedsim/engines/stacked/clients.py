@@ -106,7 +106,7 @@ class StackedClients:
         self._messages = Messages(
             names, self._data.samples, self._rounds, work, self._log
         )
-        self._downloads = Downloads(self._state.published)
+        self._downloads = Downloads(self._state)
         self._held = [0] * count  # versions
         self._granted: list[Lease] = []  # not started yet
         self._errors: dict[int, WorkloadError] = {}  # not reported yet
@@ -238,7 +238,7 @@ class StackedClients:
     def _start(self, leases: Sequence[Lease]) -> None:
         """Starts clients that may train; the model is on its way to each of them."""
         now, queue, population = self._clock.now, self._queue, self._population
-        end, public_D = now + self._lease_seconds, self._state.published.public_D
+        end, state = now + self._lease_seconds, self._state
         messages, data, fates = self._messages, self._data, self._fates
         tasks, shares, started = messages.tasks, messages.shares, fates.tasks
         overlaps, versions, sent = fates.overlaps, self._held, self._log.down
@@ -288,7 +288,9 @@ class StackedClients:
             if overlaps:
                 fates.train_on(who, due)
             seq = messages.seq[who] + 1
-            waiting = Waiting(due, seq, version, public_D, steps, density, wanted)
+            group = state.group_of(cid)
+            base_D = state.model_of(group)
+            waiting = Waiting(due, seq, version, base_D, steps, density, wanted, group)
             self._work.give(who, waiting)
             if self._direct:
                 queue.put(due + population.upload(who, self._bytes), ARRIVES, who)
@@ -312,7 +314,8 @@ class StackedClients:
             The assignment by all controllers; None if the user's code failed.
         """
         given, controls, is_fine = lease.given, self._controls, True
-        public_D, kept = self._state.published.public_D, self._work.kept(who)
+        public_D = self._state.model_of(self._state.group_of(lease.cid))
+        kept = self._work.kept(who)
         if controls is not None:
             is_fine = self._goes_well(who, controls.compare, public_D, kept)
             self._queue.put(received, RECEIVES, who)

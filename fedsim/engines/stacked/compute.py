@@ -13,7 +13,7 @@ import numpy as np
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
 from fedcore.arrays import as_numpy
-from fedcore.clients import ClientAlgorithmConfig, Place, take_back
+from fedcore.clients import ClientAlgorithmConfig, take_back
 from fedcore.compressors import Compressor, Context
 from fedcore.errors import WorkloadError
 from fedcore.model import StackedModel
@@ -29,7 +29,8 @@ from fedrun.traffic import codec_of
 from fedsim.engines.stacked.stack import Stack
 from fedsim.engines.stacked.threads import one_thread
 
-Models = Mapping[int, Vector]  # public models by their versions
+Base = tuple[int, int]  # a version, and the group whose model it is
+Models = Mapping[Base, Vector]
 
 
 class Task(NamedTuple):
@@ -44,7 +45,12 @@ class Task(NamedTuple):
     recalled: State = None  # what its next message needs of the last decided one
     density: float = 1.0  # of its message
     wanted: int | None = None  # samples that its steps use; None for the usual number
-    part: tuple[int, int] | None = None  # of the data: index and count, if they matter
+    group: int = 0  # whose model it begins with
+
+    @property
+    def base(self) -> Base:
+        """The name of the model that it begins with."""
+        return self.version, self.group
 
 
 class Computed(NamedTuple):
@@ -182,12 +188,11 @@ class Computer:
             [task.steps for task in tasks],
             [task.kept for task in tasks],
             self._key(first).fold_in("model"),
-            [Place(*task.part, task.version) for task in tasks if task.part],
         )
-        base_D: Array | list[Array] = models[first.version]
-        if self._own_views or len({task.version for task in tasks}) > 1:
+        base_D: Array | list[Array] = models[first.base]
+        if self._own_views or len({task.base for task in tasks}) > 1:
             base_D = [
-                start_of(self._uplink_config, models[task.version], task.memory_D)
+                start_of(self._uplink_config, models[task.base], task.memory_D)
                 for task in tasks
             ]
         which = self._which[first.client]
@@ -267,7 +272,7 @@ class Computer:
         """Returns the compressor for messages of tasks like this one."""
         version = task.version
         rate = self._own(task).rate(version)
-        context = Context(version, models[version], task.recalled, rate)
+        context = Context(version, models[task.base], task.recalled, rate)
         return self._algorithm.uplink_of(task.density).at(lambda: context)
 
     def _alike(self, tasks: Sequence[Task], sound: Indices) -> list[list[int]]:
@@ -278,7 +283,7 @@ class Computer:
             task, context = tasks[place], ()
             if has_context:
                 alone = () if task.recalled is None else (place,)
-                context = (self._which[task.client], task.version, *alone)
+                context = (self._which[task.client], *task.base, *alone)
             groups.setdefault((task.density, *context), []).append(place)
         return list(groups.values())
 

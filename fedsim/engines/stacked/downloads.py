@@ -1,6 +1,6 @@
 """The smallest downloads that bring clients from an older model to the newest."""
 
-from fedcore.coordinator.published import Published
+from fedcore.coordinator.state import ServerState
 from fedcore.protocol import Held
 from fedrun.journal.tally import PATCH_CODES
 from fedrun.traffic import codec_of
@@ -13,8 +13,8 @@ _WHOLE = -1
 class Downloads:
     """The smallest patch from each version to the newest, computed once for all."""
 
-    def __init__(self, published: Published) -> None:
-        self._published = published
+    def __init__(self, state: ServerState) -> None:
+        self._state, self._published = state, state.published
         self.step_made()
 
     def step_made(self) -> None:
@@ -23,8 +23,10 @@ class Downloads:
         self.version = published.version
         self._known: dict[int, Download] = {}
         newest = published.ring[-1]
-        # Any client may get the whole model instead.
-        self._has_shorter = newest.message is not None or newest.support is not None
+        # Any client may get the whole model instead, or gets that of its group.
+        self._has_shorter = self._state.groups is None and (
+            newest.message is not None or newest.support is not None
+        )
 
     def of(self, held: int) -> Download:
         """Returns the download for a client that holds this version."""

@@ -149,7 +149,6 @@ def make_stacked_clients(
         population.names,
         most=engine.stack,
         memory_bytes=engine.memory_bytes,
-        part=population.place,
     )
     return StackedClients(world, population, workload, pool, work, evaluate)
 

@@ -7,7 +7,7 @@ and the moment at which it is needed.
 
 import heapq
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -39,6 +39,7 @@ class Waiting(NamedTuple):
     steps: int
     density: float = 1.0  # of the message
     wanted: int | None = None  # samples that the steps use; None for the usual number
+    group: int = 0  # whose model it is
 
 
 class Work:
@@ -52,7 +53,6 @@ class Work:
         *,
         most: int,
         memory_bytes: int,
-        part: Callable[[int], tuple[int, int]],
     ) -> None:
         """Begins without any task.
 
@@ -62,11 +62,9 @@ class Work:
             names: the names of all clients.
             most: the number of tasks in a stack.
             memory_bytes: the bytes of clients' vectors that stay in memory.
-            part: returns a client's part of the data: index and count.
         """
-        self._part, self._names = part, names
+        self._names = names
         self._settings = algorithm.clients
-        self._uses_place = any(own.uses_place for own in algorithm.clients.all)
         dim, self._layout = algorithm.spec.dim, algorithm.spec.sizes
         self._computes = computes
         self._most = max(1, min(most, _STACK_BYTES // (4 * dim * _COPIES)))
@@ -176,7 +174,8 @@ class Work:
         """
         arrays["work.memories"] = self.memories.dump()
         for task in self._waiting.values():
-            arrays[f"work.base.{task.version}"] = as_numpy(task.base_D)
+            name = f"work.base.{task.version}.{task.group}"
+            arrays[name] = as_numpy(task.base_D)
         return {
             "memories": self.memories.clients(),
             "recalled": save_each(self._recalled, "work.recalled", arrays),
@@ -199,8 +198,8 @@ class Work:
         self._recalled = load_each(saved["recalled"], arrays)
         self._kept = load_each(saved["kept"], arrays)
         for client, version, task in saved["waiting"]:
-            base_D = arrays[f"work.base.{version}"]
             due, seq, *rest = task
+            base_D = arrays[f"work.base.{version}.{rest[-1]}"]
             self._waiting[client] = Waiting(due, seq, version, base_D, *rest)
         for client, result in saved["done"]:
             name = f"work.done.{client}"
@@ -217,7 +216,9 @@ class Work:
                 chosen[-1] = needed
         given = [waiting[client] for client in chosen]
         tasks = list(map(self._task, chosen, given))
-        models = {each.version: each.base_D for each in given}
+        models = {
+            task.base: each.base_D for task, each in zip(tasks, given, strict=True)
+        }
         places, fits = self._computes.compute(tasks, models, self._most)
         for client, place in zip(chosen, places, strict=True):
             del waiting[client]
@@ -241,5 +242,5 @@ class Work:
             self._recalled.get(client),
             waiting.density,
             waiting.wanted,
-            self._part(client) if self._uses_place else None,
+            waiting.group,
         )

@@ -19,7 +19,7 @@ from fedcore.workload import Client, Workload
 from fedrun.app import load_app
 from fedrun.methods import Source, load_source
 from fedrun.user_files import PREFIX
-from fedsim.engines.stacked.compute import Computed, Computer, Task
+from fedsim.engines.stacked.compute import Base, Computed, Computer, Task
 from fedsim.engines.stacked.trial import try_here
 
 # A stack makes and drops arrays of megabytes at each step. To return their pages to the
@@ -31,8 +31,8 @@ class Share(NamedTuple):
     """Tasks, with the data that their worker does not have yet."""
 
     tasks: list[Task]
-    models: dict[int, Vector]
-    """Public models by version; of earlier ones, the worker keeps those in use."""
+    models: dict[Base, Vector]
+    """Models by version and group; of earlier ones, the worker keeps those in use."""
     samples: dict[int, Any]
     """Clients' samples: (x, y), rows of the arrays that all share, or the number of
     samples that the worker is to read itself."""
@@ -103,7 +103,7 @@ class Worker:
             seed=blueprint.seed,
             count_labels=blueprint.count_labels,
         )
-        self._models: dict[int, Vector] = {}
+        self._models: dict[Base, Vector] = {}
         self._shared: Any = None
 
     def answer(self, share: Share | Trial, arrays: Any = None) -> Reply:
@@ -120,9 +120,9 @@ class Worker:
             self._shared = arrays
         for client, given in share.samples.items():
             self._pool.add(client, self._samples(client, given))
-        needed = {task.version for task in share.tasks}
+        needed = {task.base for task in share.tasks}
         known = self._models | share.models
-        self._models = {version: known[version] for version in needed}
+        self._models = {base: known[base] for base in needed}
         found = self._computer.compute(share.tasks, self._models, share.most)
         for stack, _ in found.places:
             stack.let_go()

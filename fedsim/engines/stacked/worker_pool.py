@@ -13,7 +13,7 @@ from fedcore.pool import Pool
 from fedcore.samples import arrays_of
 from fedcore.user_code import Failure
 from fedsim.engines.fates import ENOUGH
-from fedsim.engines.stacked.compute import Computed, Models, Task
+from fedsim.engines.stacked.compute import Base, Computed, Models, Task
 from fedsim.engines.stacked.stack import Stack
 from fedsim.engines.stacked.worker import Reply, Share, Trial, TrialReply
 
@@ -63,7 +63,7 @@ class _Known:
         self.link = link
         self.has_arrays = False
         self.clients: set[int] = set()
-        self.versions: set[int] = set()
+        self.bases: set[Base] = set()
 
 
 class WorkerPool:
@@ -134,9 +134,9 @@ class WorkerPool:
             if task.client not in worker.clients:
                 worker.clients.add(task.client)
                 samples[task.client] = self._samples_of(task.client, shared)
-        needed = {task.version for task in part.tasks}
-        fresh = {version: part.models[version] for version in needed - worker.versions}
-        worker.versions = needed
+        needed = {task.base for task in part.tasks}
+        fresh = {base: part.models[base] for base in needed - worker.bases}
+        worker.bases = needed
         worker.link.send(Share(part.tasks, fresh, samples, most, arrays))
 
     def _samples_of(self, client: int, shared: Any) -> Any:

@@ -52,7 +52,7 @@ SETTINGS = {
         r"8 workers|1 \+ Exp\(\.2\)|take 10|rate \.5|loss \.\d+|loss of \.05|\b8 steps",
         r"20 steps|α = \.\d|β = \.7|1\.15|100 s|momentum of \.9|Dirichlet \.3",
     ),
-    9: (r"mean -?100|4k/3|is 1\s+value|1 in 1,000|[\d.]+ %",),
+    9: (r"mean -?100|4k/3|is 1\s+value|1 in 1,000|[\d.]+ %|Dirichlet \.3",),
     14: (
         r"[Rr]eal loopback.*of 2, 4 and 8|8 Mbit/s up|16\s+Mbit/s|31 tasks",
         r"200 kB|\.7 s",
@@ -425,7 +425,8 @@ def quotes() -> Iterator[Quote]:
         r"60,000 images|10,000\s+to test|three seeds|three blocks|\(8, 16 and 32",
     )
     said += (r"\b5 local steps of \d+|20 images|40 versions|106,122|80 rounds",)
-    said += (r"skew [01]|T = [\d.]+|asked for \.02|\(2[14]\)",)
+    said += (r"skew [01]|T = [\d.]+|asked for \.02|\((?:9|2[14])\)|101,770",)
+    said += (r"k = \.1 %|at 1 %",)
     for begins, number in LARGER.items():
         yield Quote(CHAPTER, begins, larger.of_claim(number), said)
 
@@ -435,9 +436,10 @@ def rows() -> set[str]:
     return {*larger.normalised(), *larger.searched()}
 
 
-CHAPTER = "Claims 21 and 24 at a larger size"
+CHAPTER = "Claims 9, 21 and 24 at a larger size"
 LARGER = {
     "`python -m": 24,
+    "Gaussian-k": 9,
     "Batch": 24,
     "Here": 24,
     "SkewScout": 21,

@@ -12,17 +12,25 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import latecomer
+from fedcore import payloads
 from fedcore.aggregators import Contribution
 from fedcore.algorithm import Algorithm
-from fedcore.clients import DSSync, Place, Taken
+from fedcore.clients import DSSync, Taken
+from fedcore.coordinator.events import Enrolled
+from fedcore.coordinator.machine import reply_to
+from fedcore.coordinator.state import ServerState
+from fedcore.errors import ConfigError
 from fedcore.params import ParamSpec
 from fedcore.payloads import dense_payload
+from fedcore.proofs import Authenticator
+from fedcore.protocol import Held, Patch, Pull, Task
 from fedcore.recipes import DSSync as Recipe
 from fedcore.typing import Array, Vector
 from tests.fedsim import toys
 
 DIM, WORKERS, GROUPS = 3, 16, 4
 SPEC = ParamSpec.of({"w": np.zeros(DIM)})
+EPOCH = "e" * 16
 Models = npt.NDArray[np.float64]
 
 shuffles = st.sampled_from(["random", "grid", "fixed"])
@@ -35,44 +43,51 @@ def built(**settings: Any) -> Algorithm:
 
 
 def groups(config: DSSync, version: int, count: int = WORKERS) -> list[int]:
-    return [config.group_of(number, count, version) for number in range(count)]
+    return [config.group_of((number, count), version) for number in range(count)]
 
 
-def update(algorithm: Algorithm, public_D: Vector, place: Place, step_D: Array) -> Any:
+class Server:
+    """The public model of a federation, and those of its groups."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.algorithm, self.version = algorithm, 0
+        self.public_D = np.zeros(DIM, np.float32)
+        self.buffer = algorithm.aggregator.init(DIM)
+
+    def round(self, steps_ND: Array) -> None:
+        """Makes a version of updates whose steps subtract given vectors."""
+        rule = self.algorithm.aggregator
+        for number, step_D in enumerate(steps_ND):
+            payload = dense_payload(update(self.algorithm, self.public_D, step_D))
+            place = number, len(steps_ND)
+            contribution = Contribution(
+                payload, 1, 1, None, base=self.version, place=place
+            )
+            self.buffer = rule.accumulate(self.buffer, contribution)
+        agg_D = rule.finalize(self.buffer, len(steps_ND)).copy()
+        assert rule.carry is not None
+        self.buffer, self.version = rule.carry(self.buffer), self.version + 1
+        self.public_D, _ = self.algorithm.server.update(self.public_D, agg_D, None)
+
+    @property
+    def models(self) -> Models:
+        """The models of all workers."""
+        rule = self.algorithm.aggregator.groups
+        assert rule is not None
+        numbers = [rule.of((n, WORKERS), self.version) for n in range(WORKERS)]
+        return np.array([rule.model(self.buffer, self.public_D, n) for n in numbers])
+
+
+def update(algorithm: Algorithm, model_D: Vector, step_D: Array) -> Vector:
     """A client's update, whose steps subtract a given vector."""
-    config = algorithm.config.client
 
     def take(start_D: Array, rule: Any) -> Taken:
         return Taken(step_D.astype(np.float32), np.float32(0), rule)
 
-    return (
-        config.build().run(public_D, 1, take, config.place_state(None, place)).delta_D
+    delta_D: Vector = (
+        algorithm.config.client.build().run(model_D, 1, take, None).delta_D
     )
-
-
-def next_version(
-    algorithm: Algorithm, public_D: Vector, version: int, steps_ND: Array
-) -> Vector:
-    """What the server publishes after a round of these steps."""
-    buffer = algorithm.aggregator.init(algorithm.spec.dim)
-    for number, step_D in enumerate(steps_ND):
-        place = Place(number, len(steps_ND), version)
-        payload = dense_payload(update(algorithm, public_D, place, step_D))
-        buffer = algorithm.aggregator.accumulate(
-            buffer, Contribution(payload, 1, 1, None, base=version, place=place[:2])
-        )
-    agg_D = algorithm.aggregator.finalize(buffer, len(steps_ND))
-    model_D, _ = algorithm.server.update(public_D[:DIM], agg_D[:DIM], None)
-    beside_D = algorithm.config.client.publish(public_D[DIM:], agg_D[DIM:], 1, 1)
-    return np.concatenate([model_D, beside_D])
-
-
-def models(algorithm: Algorithm, public_D: Vector, version: int) -> Models:
-    """The models of all workers at a version."""
-    config = algorithm.config.client
-    assert isinstance(config, DSSync)
-    beside_GD = public_D[DIM:].reshape(-1, DIM)
-    return np.array([public_D[:DIM] + beside_GD[k] for k in groups(config, version)])
+    return delta_D
 
 
 def apart(models_ND: Models) -> float:
@@ -97,15 +112,13 @@ def test_it_is_the_papers_iteration_over_workers(shuffle: str, seed: int) -> Non
     algorithm = built(shuffle=shuffle, seed=seed)
     config = algorithm.config.client
     assert isinstance(config, DSSync)
-    public_D = np.zeros(algorithm.spec.dim, np.float32)
+    server = Server(algorithm)
     expected_ND = np.zeros((WORKERS, DIM))
     for version in range(4):
-        np.testing.assert_allclose(
-            models(algorithm, public_D, version), expected_ND, atol=1e-5
-        )
-        np.testing.assert_allclose(public_D[:DIM], expected_ND.mean(axis=0), atol=1e-5)
+        np.testing.assert_allclose(server.models, expected_ND, atol=1e-5)
+        np.testing.assert_allclose(server.public_D, expected_ND.mean(axis=0), atol=1e-5)
         steps_ND = dyadic(seed + version)
-        public_D = next_version(algorithm, public_D, version, steps_ND)
+        server.round(steps_ND)
         members = mixing(groups(config, version + 1))
         expected_ND = members @ (expected_ND - steps_ND)
 
@@ -126,16 +139,13 @@ def test_each_mixing_matrix_is_doubly_stochastic_with_equal_groups(
 def test_averaging_in_groups_keeps_the_mean_of_all_workers(
     shuffle: str, seed: int
 ) -> None:
-    algorithm = built(shuffle=shuffle, seed=seed)
-    public_D = np.zeros(algorithm.spec.dim, np.float32)
-    public_D = next_version(algorithm, public_D, 0, dyadic(seed))
-    mean_D = public_D[:DIM].tolist()
-    for version in range(1, 4):
-        public_D = next_version(
-            algorithm, public_D, version, np.zeros((WORKERS, DIM), np.float32)
-        )
-        assert public_D[:DIM].tolist() == mean_D
-        assert models(algorithm, public_D, version + 1).mean(axis=0).tolist() == mean_D
+    server = Server(built(shuffle=shuffle, seed=seed))
+    server.round(dyadic(seed))
+    mean_D = server.public_D.tolist()
+    for _ in range(3):
+        server.round(np.zeros((WORKERS, DIM), np.float32))
+        assert server.public_D.tolist() == mean_D
+        assert server.models.mean(axis=0).tolist() == mean_D
 
 
 def test_random_groups_contract_the_distance_by_groups_less_1_over_workers_less_1() -> (
@@ -151,39 +161,31 @@ def test_random_groups_contract_the_distance_by_groups_less_1_over_workers_less_
 
 
 def test_a_row_and_a_column_make_all_models_equal() -> None:
-    algorithm = built(shuffle="grid")
-    public_D = np.zeros(algorithm.spec.dim, np.float32)
-    nothing_ND = np.zeros((WORKERS, DIM), np.float32)
-    public_D = next_version(algorithm, public_D, 0, dyadic(0))
-    assert apart(models(algorithm, public_D, 1)) > 1
-    public_D = next_version(algorithm, public_D, 1, nothing_ND)
-    assert apart(models(algorithm, public_D, 2)) == 0
+    server = Server(built(shuffle="grid"))
+    server.round(dyadic(0))
+    assert apart(server.models) > 1
+    server.round(np.zeros((WORKERS, DIM), np.float32))
+    assert apart(server.models) == 0
 
 
 @pytest.mark.parametrize("shuffle", ["random", "fixed"])
 def test_fixed_groups_never_come_to_a_consensus_and_shuffled_ones_do(
     shuffle: str,
 ) -> None:
-    algorithm = built(shuffle=shuffle)
-    public_D = np.zeros(algorithm.spec.dim, np.float32)
-    nothing_ND = np.zeros((WORKERS, DIM), np.float32)
-    public_D = next_version(algorithm, public_D, 0, dyadic(0))
-    first = apart(models(algorithm, public_D, 1))
-    for version in range(1, 20):
-        public_D = next_version(algorithm, public_D, version, nothing_ND)
-    last = apart(models(algorithm, public_D, 20))
+    server = Server(built(shuffle=shuffle))
+    server.round(dyadic(0))
+    first = apart(server.models)
+    for _ in range(1, 20):
+        server.round(np.zeros((WORKERS, DIM), np.float32))
+    last = apart(server.models)
     assert last == first if shuffle == "fixed" else last < 1e-6 * first
 
 
 def test_a_group_without_an_update_gets_the_public_model() -> None:
-    algorithm = built(shuffle="fixed")
-    public_D = np.zeros(algorithm.spec.dim, np.float32)
-    rule, place = algorithm.aggregator, Place(1, WORKERS, 0)
-    delta_D = update(algorithm, public_D, place, np.ones(DIM))
-    one = Contribution(dense_payload(delta_D), 1, 1, None, place=place[:2])
-    agg_D = rule.finalize(rule.accumulate(rule.init(algorithm.spec.dim), one), 1)
-    assert agg_D[:DIM].tolist() == [1] * DIM
-    assert not agg_D[DIM:].any()
+    server = Server(built(shuffle="fixed"))
+    server.round(np.ones((1, DIM), np.float32))
+    assert server.public_D.tolist() == [-1] * DIM
+    assert (server.models == server.public_D).all()
 
 
 @pytest.mark.parametrize("engine", ["exact", "stacked"])
@@ -206,10 +208,100 @@ def test_one_group_is_federated_averaging_bit_for_bit(
     assert len(found[0]) == 6
 
 
+@pytest.mark.parametrize("engine", ["exact", "stacked"])
+def test_messages_are_as_long_as_those_of_federated_averaging(
+    engine: str, tmp_path: Path
+) -> None:
+    found = []
+    for kind, client in (
+        ("ds_sync", {"kind": "ds_sync", "groups": GROUPS}),
+        ("fed_avg", {"kind": "local_sgd"}),
+    ):
+        config = {
+            "algorithm": {"kind": kind, "buffer": 4, "client": {**client, "steps": 3}},
+            "stop": {"versions": 6},
+            "simulate": {"clients": 6, "engine": {"kind": engine}},
+        }
+        run = latecomer.run(config, toys.linear(), folder=tmp_path / kind)
+        found.append(run.lanes)
+    assert found[0] == found[1]
+    assert len(found[0]) >= 2
+
+
+def test_error_memories_are_the_same_in_both_engines(tmp_path: Path) -> None:
+    uplink = {"kind": "error_feedback", "inner": {"kind": "top_k", "ratio": 0.3}}
+    found = []
+    for engine in ("exact", "stacked"):
+        config = {
+            "algorithm": {
+                "kind": "ds_sync",
+                "buffer": GROUPS,
+                "client": {"kind": "ds_sync", "groups": GROUPS, "steps": 3, "lr": 0.1},
+                "uplink": uplink,
+            },
+            "stop": {"versions": 40},
+            "simulate": {"clients": 6, "engine": {"kind": engine}},
+        }
+        run = latecomer.run(config, toys.linear(), folder=tmp_path / engine)
+        found.append(run.model())
+    for name, tensor in found[0].items():
+        np.testing.assert_allclose(tensor, found[1][name], rtol=1e-4, atol=1e-5)
+    assert found[0]["0.weight"] == pytest.approx(np.ones((1, toys.DIM)), abs=0.2)
+
+
+def started() -> ServerState:
+    """A server at version 1, which four clients have joined without numbers."""
+    state = ServerState(built(shuffle="fixed"), np.zeros(DIM, np.float32), EPOCH)
+    state.published.publish(np.ones(DIM, np.float32), None, None)
+    state.note(Enrolled(at=0.0, cid="e", name="e", role="evaluator"))
+    for cid in "abcd":
+        state.note(Enrolled(at=0.0, cid=cid, name=cid, role="trainer"))
+    return state
+
+
+def test_clients_without_numbers_are_numbered_as_they_join() -> None:
+    state = started()
+    assert [state.group_of(cid) for cid in "abcd"] == [0, 1, 2, 3]
+    state.note(Enrolled(at=1.0, cid="b", name="other", role="trainer"))
+    state.note(Enrolled(at=1.0, cid="f", name="f", role="trainer", index=2, count=9))
+    assert [state.group_of(cid) for cid in "abcdf"] == [0, 1, 2, 3, 2]
+    again = ServerState(state.algorithm, np.zeros(DIM, np.float32), EPOCH)
+    again.load(*state.dump())
+    assert [again.group_of(cid) for cid in "abcdf"] == [0, 1, 2, 3, 2]
+
+
+def test_a_client_gets_the_model_of_its_group_once_and_only_to_train() -> None:
+    state = started()
+    state.buffer.beside_GD[1] = 0.5
+    proofs, task = Authenticator(None), Task(kind="train", lease=1.0)
+
+    def patch(held: Held | None, task: Task | None, *, waits: bool = False) -> Patch:
+        pull = Pull(cid="b", nonce=1, epoch=EPOCH, held=held)
+        answer = reply_to(pull, state, proofs, task, done=False, waits=waits)
+        return answer.reply.patch
+
+    first = patch(None, task)
+    (packed,) = first.messages()
+    model_D = payloads.decode(payloads.unpack(packed, (DIM,)))
+    assert (first.kind, model_D.tolist()) == ("full", [1.5] * DIM)
+    held = Held(EPOCH, 1, first.digest)
+    assert patch(held, task).kind == "none"
+    assert patch(held, None, waits=True) == Patch.nothing(EPOCH, 1, first.digest)
+    last = patch(held, None)
+    assert (last.kind, last.digest) == ("full", state.published.digest)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_run_cannot_go_on_with_another_number_of_groups(groups: int) -> None:
+    other = Recipe(client=DSSync(groups=groups), buffer=WORKERS)
+    with pytest.raises(ConfigError, match="or other models in its place"):
+        built().config.require_successor(other)
+
+
 def test_many_clients_and_wrong_numbers_are_dealt_out_as_well() -> None:
     config = DSSync(groups=3)
-    assert 0 <= config.group_of(2**31, 2**32 - 1, 5) < 3
-    assert config.group_of(7, 5, 1) == config.group_of(2, 5, 1)
+    assert 0 <= config.group_of((2**31, 2**32 - 1), 5) < 3
+    assert config.group_of((7, 5), 1) == config.group_of((2, 5), 1)
     sizes = np.bincount(groups(config, 9, 5000))
     assert sizes.max() - sizes.min() <= 2
 
@@ -220,7 +312,8 @@ def test_many_clients_and_wrong_numbers_are_dealt_out_as_well() -> None:
         ({"aggregator": {"kind": "weighted_mean"}}, "needs aggregator ds_sync"),
         ({"synchronous": False, "staleness_limit": 3}, "needs rounds"),
         ({"staleness": {"kind": "hinge"}}, "hinge weighs them"),
-        ({"uplink": {"kind": "error_feedback"}}, "needs an uplink without memory"),
+        ({"server": {"kind": "adam"}}, "needs server sgd with lr 1, and not adam: the"),
+        ({"server": {"kind": "sgd", "lr": 0.5}}, "and not sgd with lr 0.5: the model"),
         ({"buffer": 1}, "2 groups need a buffer of as many updates"),
         ({"client": {"kind": "local_sgd"}}, "the client is local_sgd"),
         (

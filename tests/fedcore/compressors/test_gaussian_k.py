@@ -89,6 +89,13 @@ def test_tails_of_laplace_are_cut_back_to_four_thirds_of_k() -> None:
     assert 67 <= count(0.001, delta_D) <= 133
 
 
+def test_tails_far_from_a_bell_curve_are_cut_far_below_k() -> None:
+    # Half of all values are zero, as where inputs are, and the others lognormal.
+    rng = np.random.default_rng(0)
+    delta_D = (rng.lognormal(0, 3, 100_000) * (rng.random(100_000) < 0.5)).astype("f4")
+    assert count(0.1, delta_D) < 0.2 * 10_000
+
+
 @pytest.mark.parametrize(
     "delta_D",
     [
