@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from fedcore.aggregators import Aggregator, AnyAggregator, WeightedMean
+from fedcore.aggregators import Aggregator, AnyAggregator, WeightedMean, Work
 from fedcore.clients import (
     AnyClientAlgorithm,
     ClientAlgorithmConfig,
@@ -93,6 +93,22 @@ class Algorithm(NamedTuple):
         """Whether a role at the server learns from tasks that have ended."""
         learns = self.selection.observe is not None
         return learns or self.server_controller is not None
+
+    def coefficient(
+        self, own: ClientAlgorithmConfig, version: int, steps: int, samples: int
+    ) -> float:
+        """Returns the factor by which a client multiplies the update of a task.
+
+        Args:
+            own: the settings of that client.
+            version: the one that it trained on.
+            steps: how many it took; 0: nobody knows.
+            samples: how many it has.
+        """
+        if not steps:
+            return 1.0
+        work = work_of(own, version, steps, samples)
+        return self.config.aggregator.coefficient(work)
 
     def uplink_of(self, density: float) -> Compressor:
         """Returns the uplink for messages of this share of their usual size."""
@@ -396,6 +412,16 @@ def _build(role: str, config: CompressorConfig, spec: ParamSpec) -> Compressor:
         return config.build_for(spec)
     except ConfigError as error:
         raise ConfigError(f"algorithm.{role}: {error}") from error
+
+
+def work_of(own: ClientAlgorithmConfig, version: int, steps: int, samples: int) -> Work:
+    """Returns the work of a task; see :meth:`Algorithm.coefficient`."""
+    client = own.at(version)
+    return Work(
+        share=steps / client.step_count(samples),
+        effort=client.effort(steps),
+        whole=own.effort(own.step_count(samples)),
+    )
 
 
 def count_samples(samples: int, weigh_by: str | None, cap: int | None) -> float:

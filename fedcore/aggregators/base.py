@@ -20,6 +20,17 @@ and rejects an update that started from an older one. ``pace``: effort and pace.
 verdict tells a client that claims more steps than it can have been given."""
 
 
+class Work(NamedTuple):
+    """The work of one task, as its client and the server know it."""
+
+    share: float
+    """The steps that it took, as a share of what the recipe asks for."""
+    effort: float
+    """How many plain steps it stands for."""
+    whole: float
+    """How many plain steps a whole task of this client on version 0 stands for."""
+
+
 class Contribution(NamedTuple):
     """One accepted update."""
 
@@ -29,10 +40,9 @@ class Contribution(NamedTuple):
     gap_D: Vector | None  # X - W_base, for aggregators that need it
     client: str = ""  # the id of its client
     clients: int = 0  # the number of clients that have joined and not left
-    effort: float = 0.0  # how many plain steps it stands for; 0: that is not known
-    pace: float = 0.0  # the same, of no more steps than clients are given
+    effort: float = 0.0  # the plain steps of its client's whole tasks; 0: not known
+    pace: float = 0.0  # those of this task, of no more steps than clients are given
     work: float = 1.0  # the steps that it took, as a share of what the recipe asks for
-    folded: bool = False  # whether it holds mass of updates that were rejected
     base: int = 0  # the version that it was trained on
     place: tuple[int, int] = (0, 1)  # its client's part of the data: index and count
     member: str = ""  # the name of its client, which clients with other keys may share
@@ -61,6 +71,14 @@ class AggregatorConfig(Method):
     """Settings of an aggregator."""
 
     role: ClassVar[str] = "aggregator"
+
+    def coefficient(self, work: Work) -> float:
+        """Returns the factor by which a client multiplies the update of a task.
+
+        What counts differently from task to task is multiplied before the compression,
+        since a message also holds what those of earlier tasks have left out.
+        """
+        return 1.0
 
     @abstractmethod
     def build(self) -> Aggregator:
