@@ -17,7 +17,7 @@ from fedclient.check.local import Data, Step, read_data, step
 from fedclient.commands import read_gate
 from fedclient.device.conditions.gate import Gate
 from fedclient.device.pace import read_pace
-from fedclient.silo.workload import read_workers
+from fedclient.silo.workload import SETTING, read_workers
 from fedclient.state.store import ClientStore
 from fedclient.wire.connection import Connection
 from fedclient.work.choices import read_choices
@@ -25,7 +25,7 @@ from fedcore.errors import ConfigError, StateError
 from fedcore.model import FlatModel
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds
-from fedcore.workload import Client, Workload
+from fedcore.workload import Client, Workload, require_sums
 from fedrun.app import code_hash, load_app
 from fedrun.cli.command import key_and_value
 from fedrun.units import in_bytes, in_seconds
@@ -78,13 +78,13 @@ def check(
     if index >= count:
         raise ConfigError(f"--index {index} of --count {count}: it counts from 0")
     read_pace(pace)
-    read_workers(workers, stragglers)
+    has_workers = read_workers(workers, stragglers) is not None
     address, choices = parse_address(host, **trust), read_choices(choose)
     gate = read_gate(conditions)
     args = dict(map(key_and_value, data))
     found = Findings()
     took = _reach(found, address)
-    workload = _app(found, app, device)
+    workload = _app(found, app, device, has_workers=has_workers)
     keys = _state(found, state, name)
     client = Client(keys.name if keys else name, index, count, args)
     reads = _data(found, workload, client)
@@ -109,7 +109,16 @@ def check(
             found.skip("it needs a check that failed", "step", "upload")
             return found
         taken = _step(
-            found, workload, model, reply, keys, client, reads, choices, checkpoint
+            found,
+            workload,
+            model,
+            reply,
+            keys,
+            client,
+            reads,
+            choices,
+            checkpoint,
+            has_workers=has_workers,
         )
         if taken is None:
             found.skip("it needs a check that failed", "upload")
@@ -251,11 +260,15 @@ def _upload(
 # ------------------------------------------------------------------------- on here
 
 
-def _app(found: Findings, app: str, device: str | None) -> Workload | None:
+def _app(
+    found: Findings, app: str, device: str | None, *, has_workers: bool
+) -> Workload | None:
     with found.explaining("app", "look at --app; the working folder comes first"):
         workload = load_app(app)
         workload = workload if device is None else workload.on(device)
         spec = workload.flat().spec
+        if has_workers:
+            require_sums(workload, spec, SETTING)
         found.ok("app", f"{app}: {spec.dim:,} values in {len(spec.tensors)} tensors")
         return workload
     return None
@@ -328,10 +341,20 @@ def _step(
     data: Data,
     choices: dict[str, Any],
     checkpoint: Path | None,
+    *,
+    has_workers: bool,
 ) -> Step | None:
     with found.explaining("step", "the app or the algorithm's client section is wrong"):
         taken = step(
-            workload, model, reply, keys.key, client, data, choices, checkpoint
+            workload,
+            model,
+            reply,
+            keys.key,
+            client,
+            data,
+            choices,
+            checkpoint,
+            has_workers=has_workers,
         )
         task = in_seconds(taken.seconds * taken.steps)
         text = (

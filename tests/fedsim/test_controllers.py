@@ -85,8 +85,8 @@ def test_work_that_changes_weighs_alike_in_both_engines(
     stacked = simulated(tmp_path, "stacked", settings)
     assert told(stacked) == told(exact)
     assert len({record.steps for record in exact.of(Decided)}) > 2
-    norms = [[r.update_norm for r in each.of(Decided)] for each in (exact, stacked)]
-    np.testing.assert_allclose(*norms, rtol=1e-4)
+    one, other = ([r.update_norm for r in x.of(Decided)] for x in (exact, stacked))
+    np.testing.assert_allclose(other, one, rtol=1e-4)
     for name, tensor in exact.model("last").items():
         np.testing.assert_allclose(stacked.model("last")[name], tensor, atol=1e-4)
 

@@ -58,7 +58,8 @@ def contribution(config: FedBuff, push: Push, payload: Payload) -> Contribution:
     update = make_update(push, None, has_task=True, payload=payload)
     known = efforts(config.build(SPEC), update, config.client)
     gap_D = np.zeros(DIM, np.float32)
-    return Contribution(payload, 1.0, 1.0, gap_D, push.cid, **known)
+    made = Contribution(payload, 1.0, 1.0, gap_D, push.cid, work=known["work"])
+    return made._replace(effort=known.get("effort", 0.0), pace=known.get("pace", 0.0))
 
 
 def train(client: Participant, task: int, steps: int) -> Push:

@@ -1,0 +1,49 @@
+"""What the workers of a silo cannot compute: they share out sums of gradients alone.
+
+The simulator and a client with real workers refuse the same for the same reasons.
+"""
+
+from fedcore.clients import ClientAlgorithmConfig
+from fedcore.errors import ConfigError
+from fedcore.params import ParamSpec
+from fedcore.workload.base import Workload
+
+
+def require_sums(workload: Workload, model: ParamSpec, setting: str) -> None:
+    """Checks that the gradients of an app's batches are sums over their samples.
+
+    Args:
+        workload: of the app.
+        model: its model.
+        setting: asks for workers.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    if type(workload).train_task is not Workload.train_task:
+        raise ConfigError(
+            f"{setting}: this app trains with a loop of its own (train=), and workers "
+            f"share out gradients; give gradient= instead, or leave {setting} away"
+        )
+    if model.in_training is not None:
+        raise ConfigError(
+            f"{setting}: the model has batch statistics, and no worker sees a whole "
+            "batch; use GroupNorm or LayerNorm, or buffers='frozen'"
+        )
+
+
+def require_equal_samples(client: ClientAlgorithmConfig, setting: str) -> None:
+    """Checks that a client algorithm needs no gradient norms of single samples.
+
+    Args:
+        client: its settings.
+        setting: asks for workers.
+
+    Raises:
+        ConfigError: it needs them.
+    """
+    if client.build().sampling is not None:
+        raise ConfigError(
+            f"{setting}: this federation's client algorithm weighs single samples "
+            f"({client.kind}), and workers compute sums alone; leave {setting} away"
+        )
