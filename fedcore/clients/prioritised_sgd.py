@@ -47,7 +47,7 @@ class PrioritisedSGD(SGDConfig):
     """The norm of a sample's gradient, which costs a gradient for each sample of a
     batch; or an estimate, the norm at the outputs of a torch model, which costs none.
     Tensors that are frozen count as well."""
-    uniform: float = Field(default=0.2, gt=0, le=1)
+    uniform: float = Field(default=0.5, gt=0, le=1)
     """ρ, the share of the probability that all samples have alike."""
 
     @property
