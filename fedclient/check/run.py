@@ -17,7 +17,8 @@ from fedclient.check.local import Data, Step, read_data, step
 from fedclient.commands import read_gate
 from fedclient.device.conditions.gate import Gate
 from fedclient.device.pace import read_pace
-from fedclient.silo.workload import SETTING, read_workers
+from fedclient.silo.worker import SETTING
+from fedclient.silo.workload import read_workers
 from fedclient.state.store import ClientStore
 from fedclient.wire.connection import Connection
 from fedclient.work.choices import read_choices
@@ -78,13 +79,13 @@ def check(
     if index >= count:
         raise ConfigError(f"--index {index} of --count {count}: it counts from 0")
     read_pace(pace)
-    has_workers = read_workers(workers, stragglers) is not None
+    read_workers(workers, stragglers)
     address, choices = parse_address(host, **trust), read_choices(choose)
     gate = read_gate(conditions)
     args = dict(map(key_and_value, data))
     found = Findings()
     took = _reach(found, address)
-    workload = _app(found, app, device, has_workers=has_workers)
+    workload = _app(found, app, device, workers)
     keys = _state(found, state, name)
     client = Client(keys.name if keys else name, index, count, args)
     reads = _data(found, workload, client)
@@ -118,7 +119,7 @@ def check(
             reads,
             choices,
             checkpoint,
-            has_workers=has_workers,
+            workers,
         )
         if taken is None:
             found.skip("it needs a check that failed", "upload")
@@ -261,13 +262,13 @@ def _upload(
 
 
 def _app(
-    found: Findings, app: str, device: str | None, *, has_workers: bool
+    found: Findings, app: str, device: str | None, workers: int | None
 ) -> Workload | None:
     with found.explaining("app", "look at --app; the working folder comes first"):
         workload = load_app(app)
         workload = workload if device is None else workload.on(device)
         spec = workload.flat().spec
-        if has_workers:
+        if workers is not None:
             require_sums(workload, spec, SETTING)
         found.ok("app", f"{app}: {spec.dim:,} values in {len(spec.tensors)} tensors")
         return workload
@@ -341,8 +342,7 @@ def _step(
     data: Data,
     choices: dict[str, Any],
     checkpoint: Path | None,
-    *,
-    has_workers: bool,
+    workers: int | None,
 ) -> Step | None:
     with found.explaining("step", "the app or the algorithm's client section is wrong"):
         taken = step(
@@ -354,7 +354,7 @@ def _step(
             data,
             choices,
             checkpoint,
-            has_workers=has_workers,
+            workers,
         )
         task = in_seconds(taken.seconds * taken.steps)
         text = (

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from fedclient.silo.answer import digests
 from fedclient.silo.pool import SiloWorkers
-from fedclient.silo.worker import Blueprint
+from fedclient.silo.worker import SETTING, Blueprint
 from fedcore.algorithm import Algorithm
 from fedcore.coding import GradientCode, check_silo, gradient_code
 from fedcore.errors import ConfigError, NotStackableError
@@ -15,9 +15,7 @@ from fedcore.model import FlatModel, StackedModel
 from fedcore.rng import Key
 from fedcore.samples import Samples
 from fedcore.typing import Counts, Indices, Vector
-from fedcore.workload import Client, Workload, require_equal_samples, require_sums
-
-SETTING = "--workers"
+from fedcore.workload import Client, Workload, require_batches, require_sums
 
 
 def read_workers(workers: int | None, stragglers: int | None) -> GradientCode | None:
@@ -137,7 +135,7 @@ class SiloWorkload(Workload):
             ConfigError: they cannot.
         """
         self.inner.fits(algorithm)
-        require_equal_samples(algorithm.config.client, SETTING)
+        require_batches(algorithm.config.client, self.silo.code.workers, SETTING)
 
 
 class RowSamples:

@@ -23,7 +23,7 @@ APPS: dict[str, Workload] = {
     "frozen statistics": batch_norm_app.with_buffers(buffers="frozen"),
 }
 CLIENTS = ("local_sgd", "fed_prox", "scaffold", "prioritised_sgd", "overlap_local_sgd")
-SIZES = {(1, 0), (4, 1), (3, 3), (0, 0), (4, -1), (1_000, 0), (1_001, 0)}
+SIZES = {(1, 0), (4, 1), (3, 3), (0, 0), (4, -1), (16, 3), (17, 0), (1_001, 0)}
 ALIKE = {*product(APPS, ["local_sgd"], SIZES), *product(APPS, CLIENTS, [(2, 0)])}
 Size = tuple[int, int]
 
@@ -72,6 +72,7 @@ def test_both_refuse_the_same_silos(
 def test_some_are_refused_and_some_are_not(tmp_path: Path) -> None:
     refused = {each for each in ALIKE if why_no_client(*each)}
     assert ("gradients", "local_sgd", (4, 1)) not in refused
-    assert ("frozen statistics", "local_sgd", (1_000, 0)) not in refused
+    assert ("frozen statistics", "local_sgd", (16, 3)) not in refused
+    assert ("frozen statistics", "local_sgd", (17, 0)) in refused
     assert ("gradients", "prioritised_sgd", (2, 0)) in refused
     assert ("batch statistics", "local_sgd", (1, 0)) in refused
