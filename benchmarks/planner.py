@@ -28,7 +28,7 @@ APPS = {
 }
 COLUMNS = ("plan", "seconds", "predicted_seconds")
 PLANS = (CHOICE, ON_DEMAND, HALF)
-CHECKS, PROCESSES = 6, 2
+CHECKS, PROCESSES = 4, 2
 JOB = JOBS[EASY]
 
 
@@ -43,7 +43,7 @@ def ratios(name: str, checks: int, seed: int) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Plans with each seed, prints the ratios, and saves them if asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planner")
-    parser.add_argument("--seeds", type=int, default=10, help="so many, from 200 on")
+    parser.add_argument("--seeds", type=int, default=5, help="so many, from 200 on")
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
     options = parser.parse_args(arguments)
     seeds = range(FRESH, FRESH + options.seeds)
