@@ -17,6 +17,7 @@ from benchmarks.claims.__main__ import FRESH
 from benchmarks.claims.volatile_workers import EASY, JOBS, PREEMPTIBLE, planned
 from benchmarks.series import add
 from benchmarks.speed.measure import machine
+from fedcore.typing import JSON
 from fedstudies.plan.outcome import CHOICE, HALF, ON_DEMAND
 from fedstudies.statistics import estimate
 
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
     options = parser.parse_args(arguments)
     seeds = range(FRESH, FRESH + options.seeds)
-    study = {}
+    study: JSON = {}
     for name in APPS:
         with ProcessPoolExecutor(PROCESSES, get_context("spawn")) as pool:
             found = list(pool.map(partial(ratios, name, CHECKS), seeds))
