@@ -103,11 +103,11 @@ class Algorithm(NamedTuple):
             own: the settings of that client.
             version: the one that it trained on.
             steps: how many it took; 0: nobody knows.
-            samples: how many it has.
+            samples: how many it has; of none, the server takes no update.
         """
-        if not steps:
+        if not (steps and samples):
             return 1.0
-        work = work_of(own, version, steps, samples)
+        work = Work(steps, samples, own.at(version), own)
         return self.config.aggregator.coefficient(work)
 
     def uplink_of(self, density: float) -> Compressor:
@@ -412,16 +412,6 @@ def _build(role: str, config: CompressorConfig, spec: ParamSpec) -> Compressor:
         return config.build_for(spec)
     except ConfigError as error:
         raise ConfigError(f"algorithm.{role}: {error}") from error
-
-
-def work_of(own: ClientAlgorithmConfig, version: int, steps: int, samples: int) -> Work:
-    """Returns the work of a task; see :meth:`Algorithm.coefficient`."""
-    client = own.at(version)
-    return Work(
-        share=steps / client.step_count(samples),
-        effort=client.effort(steps),
-        whole=own.effort(own.step_count(samples)),
-    )
 
 
 def count_samples(samples: int, weigh_by: str | None, cap: int | None) -> float:

@@ -7,7 +7,7 @@ otherwise a uniform λ would cancel, and nothing would be dampened.
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
 
 from fedcore.config import Method, OneOf, Roles
 from fedcore.params import ParamSpec
@@ -20,15 +20,41 @@ and rejects an update that started from an older one. ``pace``: effort and pace.
 verdict tells a client that claims more steps than it can have been given."""
 
 
+class Size(Protocol):
+    """What a client's settings say of the size of its tasks."""
+
+    def step_count(self, samples: int) -> int:
+        """Returns how many steps a whole task has."""
+
+    def effort(self, steps: int) -> float:
+        """Returns how many plain steps a task of this many steps stands for."""
+
+
 class Work(NamedTuple):
     """The work of one task, as its client and the server know it."""
 
-    share: float
-    """The steps that it took, as a share of what the recipe asks for."""
-    effort: float
-    """How many plain steps it stands for."""
-    whole: float
-    """How many plain steps a whole task of this client on version 0 stands for."""
+    steps: int
+    samples: int
+    """Of its client."""
+    now: Size
+    """By its client's settings for the version that it trained on."""
+    first: Size
+    """By those for version 0."""
+
+    @property
+    def share(self) -> float:
+        """The steps that it took, as a share of what the recipe asks for."""
+        return self.steps / self.now.step_count(self.samples)
+
+    @property
+    def effort(self) -> float:
+        """How many plain steps it stands for."""
+        return self.now.effort(self.steps)
+
+    @property
+    def whole(self) -> float:
+        """How many plain steps a whole task of this client on version 0 stands for."""
+        return self.first.effort(self.first.step_count(self.samples))
 
 
 class Contribution(NamedTuple):

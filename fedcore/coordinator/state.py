@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore import payloads
-from fedcore.aggregators import Contribution
-from fedcore.algorithm import Algorithm, AlgorithmConfig, work_of
+from fedcore.aggregators import Contribution, Work
+from fedcore.algorithm import Algorithm, AlgorithmConfig
 from fedcore.clients import ClientAlgorithmConfig
 from fedcore.controllers import Assignment, TaskReport
 from fedcore.coordinator import events
@@ -135,12 +135,12 @@ def efforts(
     """
     if not update.steps:  # it is what a leaving client's memory held
         return {}
-    work = work_of(own, update.base, update.steps, update.samples)
+    work = Work(update.steps, update.samples, own.at(update.base), own)
     found = {"work": work.share}
     if "pace" in algorithm.aggregator.needs:
         most = algorithm.config.most_steps(update.samples, update.base, own)
         found["effort"] = work.whole
-        found["pace"] = own.at(update.base).effort(min(update.steps, most))
+        found["pace"] = work.now.effort(min(update.steps, most))
     return found
 
 

@@ -26,6 +26,7 @@ from tests.fedcore.clients.bowls import CLIENTS, LR, STEPS, Bowls, in_turn
 from tests.laws.vectors import vector
 
 DIM = 4
+HUNDRED = LocalSGD(steps=100)
 
 
 def one(*values: float) -> Array:
@@ -46,7 +47,7 @@ def update(value: float, work: float) -> Contribution:
 
 def weighed(config: FlexibleParticipation, value: float, share: float) -> Contribution:
     """An update as its client sends it."""
-    times = config.coefficient(Work(share, effort=share, whole=1.0))
+    times = config.coefficient(Work(round(100 * share), 1, HUNDRED, HUNDRED))
     return update(times * value, share)
 
 
