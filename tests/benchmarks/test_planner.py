@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from benchmarks import planner, unlike_app
+from benchmarks.claims.parity_app import samples
 from benchmarks.series import runs
+from fedcore.partitions import shards
 from fedcore.workload import Client
+from fedrun.data import digits
 from fedstudies.plan.outcome import CHOICE, HALF
 
 CHECKS = {
@@ -59,7 +62,7 @@ def test_ratios_are_of_the_plan_and_its_baselines_and_every_run_is_kept(
 
 @pytest.mark.parametrize("clients", [1, 3, 8])
 def test_each_sample_is_dealt_to_one_worker(clients: int) -> None:
-    count = len(unlike_app.samples()[1])
+    count = len(samples()[1])
     for name in planner.APPS.values():
         made = getattr(unlike_app, name)
         dealt = [
@@ -71,8 +74,6 @@ def test_each_sample_is_dealt_to_one_worker(clients: int) -> None:
 
 
 def test_two_shards_are_of_few_digits() -> None:
-    digits = np.asarray(unlike_app.digits("train")[1])
-    kinds = [
-        len(np.unique(digits[rows])) for rows in unlike_app.parts(unlike_app.shards, 8)
-    ]
+    labels = np.asarray(digits("train")[1])
+    kinds = [len(np.unique(labels[rows])) for rows in unlike_app.parts(shards, 8)]
     assert max(kinds) <= 4
