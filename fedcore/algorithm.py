@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from fedcore.aggregators import Aggregator, AnyAggregator, WeightedMean
+from fedcore.aggregators import Aggregator, AnyAggregator, WeightedMean, Work
 from fedcore.clients import (
     AnyClientAlgorithm,
     ClientAlgorithmConfig,
@@ -93,6 +93,22 @@ class Algorithm(NamedTuple):
         """Whether a role at the server learns from tasks that have ended."""
         learns = self.selection.observe is not None
         return learns or self.server_controller is not None
+
+    def coefficient(
+        self, own: ClientAlgorithmConfig, version: int, steps: int, samples: int
+    ) -> float:
+        """Returns the factor by which a client multiplies the update of a task.
+
+        Args:
+            own: the settings of that client.
+            version: the one that it trained on.
+            steps: how many it took; 0: nobody knows.
+            samples: how many it has; of none, the server takes no update.
+        """
+        if not (steps and samples):
+            return 1.0
+        work = Work(steps, samples, own.at(version), own)
+        return self.config.aggregator.coefficient(work)
 
     def uplink_of(self, density: float) -> Compressor:
         """Returns the uplink for messages of this share of their usual size."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcore.clients import ClientSettings
+from fedcore.clients import ClientSettings, every
 from fedcore.coordinator.settings import StopConfig
 from fedcore.errors import ConfigError, LatecomerError
 from fedcore.model import FlatModel, StackedModel
 from fedcore.training import initial_model
 from fedcore.typing import Seconds, Vector
 from fedcore.user_code import user_code
-from fedcore.workload import Client, Workload
+from fedcore.workload import Client, Workload, require_batches, require_sums
 from fedrun.config import FederationConfig, SimulateConfig
 from fedrun.files import warm_start
 from fedrun.journal import WITHOUT_UPDATES, exists
@@ -42,6 +42,7 @@ from fedview.callbacks import Notice
 from fedview.results import Results
 
 _log = logging.getLogger(__name__)
+_SILO = "simulate.silo"
 
 OnEvent = Callable[[Run, Notice], str | None]
 """A function that is called with each event; if it returns a text, the run ends."""
@@ -97,6 +98,10 @@ def _simulate(
     with user_code("the model"):
         model = workload.flat()
     _warn_of_unused(config, devices.clients)
+    if config.simulate.silo is not None:
+        require_sums(workload, model.spec, _SILO)
+        for client in every(config.algorithm.client):
+            require_batches(client, config.simulate.silo.workers, _SILO)
     if model.advice:
         _log.warning("%s", model.advice)
     stacked = make_stacked_model(config, workload, model, devices.population)

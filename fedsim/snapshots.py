@@ -24,7 +24,7 @@ from fedrun.run import Run, differences
 
 _log = logging.getLogger("fedsim")
 
-_LAYOUT = 7  # format version of the content; other versions cannot be read
+_LAYOUT = 8  # format version of the content; other versions cannot be read
 STACKED, ONE_BY_ONE = "in stacks", "one by one"  # engines
 _SIMULATION = "simulation"  # file beside the server's state
 _CLIENTS = "clients."

@@ -5,10 +5,13 @@ through Prioritization", IC2E 2021. The digits network in torch, all training im
 one place, B 16; steps until the loss of all training images is .03, checked every 5
 steps, and the accuracy on the test images at that moment. Seeds vary version 0 and the
 random draws. The paper's claim that the framework scales with its workers concerns the
-speed of a cluster, and is not tested.
+speed of a cluster, and is not tested. "Unbiased" is our default, ρ = .5; biased draws
+have ρ = .2, with which they are fastest. The best rates and ρ were chosen with seeds 0
+to 4.
 
-Controls: samples drawn independently, all with the same chance (ρ = 1); and, at one
-model, how far the mean of many sampled gradients is from the gradient of all images.
+Controls: samples drawn independently, all with the same chance (ρ = 1); at one model,
+how far the mean of many sampled gradients is from the gradient of all images; and
+training images of which a fifth have a wrong label.
 """
 
 import time
@@ -31,7 +34,13 @@ from benchmarks.claims.report import (
     difference,
     ratio,
 )
-from benchmarks.claims.setup import DigitsMLP, Federation, digits, in_rounds
+from benchmarks.claims.setup import (
+    CLASSES,
+    DigitsMLP,
+    Federation,
+    digits,
+    in_rounds,
+)
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.clients import ClientAlgorithmConfig, LocalSGD, PrioritisedSGD
 from fedcore.compressors import Identity
@@ -39,18 +48,27 @@ from fedcore.model import FlatModel
 from fedcore.partitions import dirichlet
 from fedcore.rng import Key, seeds
 from fedcore.samples import as_samples
-from fedcore.typing import State, Vector
+from fedcore.typing import JSON, State, Vector
 from fedcore.workload import LocalTask
 from fedtorch import TorchWorkload
 
 BATCH, LR, GOAL, EVERY, MOST = 16, 0.2, 0.03, 5, 4_000
-RATES = (0.1, 0.2, 0.4, 0.8, 1.6)
+RATES = (0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.8)
+WRONG, WRONG_STEPS = 0.2, 1_500
 CLIENTS, COHORT, MOST_ROUNDS = 20, 8, 300
 PAPER = 1.6
 PLAIN, UNBIASED, BIASED = "minibatch SGD", "unbiased", "biased"
+RARELY_ALIKE = "unbiased, ρ = .2"
+VARIANTS: Mapping[str, JSON] = {
+    UNBIASED: {},
+    RARELY_ALIKE: {"uniform": 0.2},
+    BIASED: {"uniform": 0.2, "unbiased": False},
+}
+BEST = {PLAIN: 2.0, UNBIASED: 2.0, BIASED: 1.6}
 NOISE = (
-    "its steps are those of plain SGD but for less noise, which hardly slows it here"
+    "its steps are those of plain SGD but for less noise, which bounds the rate alone"
 )
+HARD = "wrong labels are never learnt, so their samples are drawn ever more often"
 COST = "in a network this small a step costs much more with priorities"
 
 
@@ -94,26 +112,28 @@ def run(scale: Scale) -> Report:
             rows,
         )
     ]
-    by_rate = _by_rate(scale, most)
-    tables += [by_rate, _apart(scale), _in_rounds(scale)]
-    best = {
-        name: min(
-            (row[place] for row in by_rate.rows.values()), key=lambda cell: cell.mean
-        )
-        for place, name in enumerate(by_rate.columns)
-    }
+    tables += [
+        _by_rate(scale, most),
+        _apart(scale),
+        _in_rounds(scale),
+        _with_wrong_labels(scale),
+    ]
+    best = {name: _steps(name, lr, scale, most) for name, lr in BEST.items()}
     return Report(
         number=22,
         title="prioritised SGD trains up to 1.6 times as fast as minibatch SGD",
         source="Zhou, Gao, IC2E 2021",
         tables=tables,
-        checks=_checks(rows, best, tables[2]),
+        checks=_checks(rows, best, tables[2], tables[4]),
         remarks=["processor times are of this machine"],
     )
 
 
 def _checks(
-    rows: Mapping[str, Sequence[Cell]], best: Mapping[str, Cell], apart: Table
+    rows: Mapping[str, Sequence[Cell]],
+    best: Mapping[str, Cell],
+    apart: Table,
+    wrong: Table,
 ) -> list[Check]:
     """At the same rate, at the best one of each, and what must not be lost."""
     ways = {name: rows[f"{name}, estimate"] for name in (UNBIASED, BIASED)}
@@ -134,7 +154,12 @@ def _checks(
     checks.append(at_most(text, average(mean_apart[UNBIASED]), 0.1))
     text = "biased: the mean gradient is so many times as far"
     farther = ratio(mean_apart[BIASED], mean_apart[UNBIASED])
-    return [*checks, at_least(text, farther, 3)]
+    checks.append(at_least(text, farther, 3))
+    for name, known in ((BIASED, HARD), (UNBIASED, "")):
+        lost = difference(wrong.rows[PLAIN][0], wrong.rows[name][0])
+        text = f"{name}: accuracy lost with wrong labels"
+        checks.append(at_most(text, lost, 0.01, known=known))
+    return checks
 
 
 def _ways(lr: float) -> Mapping[str, ClientAlgorithmConfig]:
@@ -146,8 +171,8 @@ def _ways(lr: float) -> Mapping[str, ClientAlgorithmConfig]:
         ),
     }
     for priority, words in (("estimate", "estimate"), ("gradient_norm", "norm")):
-        for name in (UNBIASED, BIASED):
-            settings = common | {"priority": priority, "unbiased": name == UNBIASED}
+        for name, variant in VARIANTS.items():
+            settings = common | {"priority": priority, **variant}
             made[f"{name}, {words}"] = PrioritisedSGD.model_validate(settings)
     return made
 
@@ -190,25 +215,26 @@ def _initial(root: Key) -> Vector:
 
 def _by_rate(scale: Scale, most: int) -> Table:
     """Steps to the goal at several learning rates."""
-    rows: dict[str, Sequence[Cell]] = {}
-    for lr in RATES[: scale.of(len(RATES), 1)]:
-        ways = _ways(lr)
-        chosen = (PLAIN, f"{UNBIASED}, estimate", f"{BIASED}, estimate")
-        rows[f"lr {lr:g}"] = [
-            Cell([each.steps for each in _all(ways[way], scale, most)], budget=most)
-            for way in chosen
-        ]
-    columns = (PLAIN, UNBIASED, BIASED)
+    columns = (PLAIN, *VARIANTS)
+    rows: dict[str, Sequence[Cell]] = {
+        f"lr {lr:g}": [_steps(name, lr, scale, most) for name in columns]
+        for lr in RATES[: scale.of(len(RATES), 1)]
+    }
     return Table("steps to a loss of .03 by learning rate", columns, rows)
+
+
+def _steps(name: str, lr: float, scale: Scale, most: int) -> Cell:
+    """Steps to the goal, with estimates."""
+    way = _ways(lr)[name if name == PLAIN else f"{name}, estimate"]
+    return Cell([each.steps for each in _all(way, scale, most)], budget=most)
 
 
 def _apart(scale: Scale) -> Table:
     """How far the mean of sampled gradients is from that of all images, relatively."""
     draws, rows = scale.of(4_000, 20), {}
-    for name in (UNBIASED, BIASED):
-        config = PrioritisedSGD(
-            lr=LR, batch=BATCH, priority="estimate", unbiased=name == UNBIASED
-        )
+    for name, variant in VARIANTS.items():
+        settings = {"lr": LR, "batch": BATCH, "priority": "estimate", **variant}
+        config = PrioritisedSGD.model_validate(settings)
         rows[name] = [Cell([_distance(config, seed, draws) for seed in scale.seeds])]
     return Table("distance of the mean gradient", ("of the full one",), rows)
 
@@ -228,14 +254,34 @@ def _distance(config: PrioritisedSGD, seed: int, draws: int) -> float:
     return float(np.linalg.norm(sum_D / draws - full_D) / np.linalg.norm(full_D))
 
 
+def _with_wrong_labels(scale: Scale) -> Table:
+    """The accuracy after training on images of which some have a wrong label."""
+    ways, rows = _ways(LR), {}
+    for name in (PLAIN, *VARIANTS):
+        config = ways[name if name == PLAIN else f"{name}, estimate"]
+        config = config.model_copy(update={"steps": scale.of(WRONG_STEPS, EVERY)})
+        rows[name] = [Cell([_misled(config, seed) for seed in scale.seeds])]
+    return Table("a fifth of the labels wrong", ("accuracy",), rows)
+
+
+def _misled(config: ClientAlgorithmConfig, seed: int) -> float:
+    root, (x, y) = Key.root(seed), digits("train")
+    rng = root.fold_in("wrong").generator()
+    is_wrong = rng.random(len(y)) < WRONG
+    others = (y + rng.integers(1, CLASSES, len(y))) % CLASSES
+    task = LocalTask(config, root.fold_in("task"), counts_labels=False)
+    data = x, np.where(is_wrong, others, y)
+    w_D = _initial(root)
+    w_D = w_D - workload().train_task(model(), w_D, data, task).delta_D
+    return float(model().evaluate(w_D, digits("test"))[0]["accuracy"])
+
+
 def _in_rounds(scale: Scale) -> Table:
     """Rounds of a federation until the loss of all training images is .1."""
     most, rows = scale.of(MOST_ROUNDS, 2), {}
-    for name, client in (
-        (PLAIN, LocalSGD(lr=0.1, steps=5, batch=BATCH)),
-        (UNBIASED, PrioritisedSGD(lr=0.1, steps=5, batch=BATCH)),
-        (BIASED, PrioritisedSGD(lr=0.1, steps=5, batch=BATCH, unbiased=False)),
-    ):
+    ways = _ways(0.1)
+    for name in (PLAIN, UNBIASED, BIASED):
+        client = ways[name if name == PLAIN else f"{name}, norm"]
         config = in_rounds(COHORT, Identity(), Identity())
         config = config.model_copy(update={"client": client})
         found = [_federation(config, seed, most) for seed in scale.seeds]

@@ -54,8 +54,8 @@ COLUMNS = {
 PREEMPTIBLE = {"price": 1.09, "preemptions_per_hour": 0.298, "recovery_seconds": 6680}
 CLIENT = {"kind": "local_sgd", "lr": LR, "steps": 1}
 ALGORITHM = {"kind": "fed_avg", "weigh_by": "updates"}
+APP = "benchmarks.claims.parity_app:workload"
 FEDERATION = {
-    "app": "benchmarks.claims.parity_app:workload",
     "simulate": {"clients": 16, "step_seconds": 30.0, "link": {"latency": 0.05}},
     "stop": {"versions": 100},
 }
@@ -209,7 +209,7 @@ def fit_of(gaps: dict[tuple[int, float], float]) -> tuple[float, float, float]:
 
 
 def planned(
-    seed: int, job: Job, checks: int, preemptible: dict[str, float]
+    seed: int, job: Job, checks: int, preemptible: dict[str, float], app: str = APP
 ) -> PlanOutcome:
     """The plan with these prices and up to so many workers."""
     with tempfile.TemporaryDirectory() as folder:
@@ -217,7 +217,8 @@ def planned(
         config, prices = place / "federation.yaml", place / "prices.yaml"
         client = {**CLIENT, "batch": job.batch}
         algorithm = {**ALGORITHM, "client": client}
-        config.write_text(yaml.safe_dump({**FEDERATION, "algorithm": algorithm}))
+        settings = {**FEDERATION, "app": app, "algorithm": algorithm}
+        config.write_text(yaml.safe_dump(settings))
         prices.write_text(
             yaml.safe_dump({"on_demand": 3.06, "preemptible": preemptible})
         )

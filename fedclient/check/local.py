@@ -11,6 +11,7 @@ from fedwire.keys import cid_of
 from fedwire.v1 import federation_pb2 as pb
 
 from fedclient.device.device import joules
+from fedclient.silo.worker import SETTING
 from fedclient.work.membership import (
     read_algorithm,
     read_version_0,
@@ -24,7 +25,7 @@ from fedcore.protocol import Held, Push
 from fedcore.training import Trainer
 from fedcore.typing import Counts, Seconds
 from fedcore.user_code import user_code
-from fedcore.workload import Client, Workload
+from fedcore.workload import Client, Workload, require_batches
 
 _LEAST = 1e-9  # share of a task's work: this leads to one step
 MOST_LABELS = 12  # labels in a line
@@ -92,6 +93,7 @@ def step(
     data: Data,
     choices: dict[str, Any],
     checkpoint: Path | None,
+    workers: int | None,
 ) -> Step:
     """Takes one local step from version 0, and makes its message.
 
@@ -101,6 +103,8 @@ def step(
         LatecomerError: this machine cannot compute a task of this run.
     """
     algorithm = read_algorithm(reply.algorithm, model.spec, choices)
+    if workers is not None:
+        require_batches(algorithm.config.client, workers, SETTING)
     trainer = Trainer(workload, algorithm, model=model, share_labels=reply.share_labels)
     require_valid_data(workload, algorithm)
     epoch, origin = epoch_name(reply.epoch), reply.origin.hex()

@@ -18,6 +18,7 @@ from fedclient.commands import read_gate
 from fedclient.device.conditions.gate import Gate
 from fedclient.device.device import NO_ENERGY
 from fedclient.device.pace import read_pace
+from fedclient.silo.worker import SETTING
 from fedclient.silo.workload import read_workers
 from fedclient.state.store import ClientStore
 from fedclient.wire.connection import Connection
@@ -26,7 +27,7 @@ from fedcore.errors import ConfigError, StateError
 from fedcore.model import FlatModel
 from fedcore.protocol import Verdict
 from fedcore.typing import Seconds
-from fedcore.workload import Client, Workload
+from fedcore.workload import Client, Workload, require_sums
 from fedrun.app import code_hash, load_app
 from fedrun.cli.command import key_and_value
 from fedrun.units import in_bytes, in_seconds
@@ -85,7 +86,7 @@ def check(
     args = dict(map(key_and_value, data))
     found = Findings()
     took = _reach(found, address)
-    workload = _app(found, app, device)
+    workload = _app(found, app, device, workers)
     keys = _state(found, state, name)
     client = Client(keys.name if keys else name, index, count, args)
     reads = _data(found, workload, client)
@@ -110,7 +111,16 @@ def check(
             found.skip("it needs a check that failed", "step", "upload")
             return found
         taken = _step(
-            found, workload, model, reply, keys, client, reads, choices, checkpoint
+            found,
+            workload,
+            model,
+            reply,
+            keys,
+            client,
+            reads,
+            choices,
+            checkpoint,
+            workers,
         )
         if taken is None:
             found.skip("it needs a check that failed", "upload")
@@ -252,11 +262,15 @@ def _upload(
 # ------------------------------------------------------------------------- on here
 
 
-def _app(found: Findings, app: str, device: str | None) -> Workload | None:
+def _app(
+    found: Findings, app: str, device: str | None, workers: int | None
+) -> Workload | None:
     with found.explaining("app", "look at --app; the working folder comes first"):
         workload = load_app(app)
         workload = workload if device is None else workload.on(device)
         spec = workload.flat().spec
+        if workers is not None:
+            require_sums(workload, spec, SETTING)
         found.ok("app", f"{app}: {spec.dim:,} values in {len(spec.tensors)} tensors")
         return workload
     return None
@@ -329,10 +343,19 @@ def _step(
     data: Data,
     choices: dict[str, Any],
     checkpoint: Path | None,
+    workers: int | None,
 ) -> Step | None:
     with found.explaining("step", "the app or the algorithm's client section is wrong"):
         taken = step(
-            workload, model, reply, keys.key, client, data, choices, checkpoint
+            workload,
+            model,
+            reply,
+            keys.key,
+            client,
+            data,
+            choices,
+            checkpoint,
+            workers,
         )
         task = in_seconds(taken.seconds * taken.steps)
         text = (

@@ -9,12 +9,13 @@ from typing import Self
 
 from fedclient.silo.answer import Answer, Job, decode_answer
 from fedclient.silo.process import MOST_STARTS, WorkerProcess
-from fedclient.silo.worker import Blueprint, Ready
+from fedclient.silo.worker import SETTING, Blueprint, Ready
 from fedcore.coding import GradientCode
-from fedcore.errors import ConfigError, StoppedError, WorkloadError
+from fedcore.errors import StoppedError, WorkloadError
 from fedcore.rng import Key
 from fedcore.typing import Indices, Seconds, Vector
 from fedcore.user_code import Failure
+from fedcore.workload import require_size
 
 _log = logging.getLogger("fedclient")
 _PATIENCE: Seconds = 10.0
@@ -102,12 +103,8 @@ class SiloWorkers:
             StoppedError: the workers were ended meanwhile.
         """
         self._largest = max(self._largest, len(rows_B))
-        if self._largest < self._code.workers:  # a last, smaller batch is allowed
-            raise ConfigError(
-                f"a batch of {len(rows_B)} samples is too small for "
-                f"{self._code.workers} workers: set algorithm.client.batch to "
-                f"{self._code.workers} or more, or --workers to {len(rows_B)} or fewer"
-            )
+        # A last, smaller batch is allowed.
+        require_size(self._largest, self._code.workers, SETTING)
         with self._condition:
             self._step += 1
             self._answers, self._raised = {}, None

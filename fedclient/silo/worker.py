@@ -19,6 +19,8 @@ from fedcore.user_code import Failure, user_code
 from fedcore.workload import Client
 from fedrun.app import load_app
 
+SETTING = "--workers"
+
 
 class Blueprint(NamedTuple):
     """The data from which a worker is made."""

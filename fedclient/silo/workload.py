@@ -7,18 +7,15 @@ from typing import Any, cast
 
 from fedclient.silo.answer import digests
 from fedclient.silo.pool import SiloWorkers
-from fedclient.silo.worker import Blueprint
+from fedclient.silo.worker import SETTING, Blueprint
 from fedcore.algorithm import Algorithm
-from fedcore.clients import Priority
-from fedcore.coding import GradientCode, gradient_code
+from fedcore.coding import GradientCode, check_silo, gradient_code
 from fedcore.errors import ConfigError, NotStackableError
-from fedcore.model import FlatModel, StackedModel, WeightedGradient
+from fedcore.model import FlatModel, StackedModel
 from fedcore.rng import Key
 from fedcore.samples import Samples
 from fedcore.typing import Counts, Indices, Vector
-from fedcore.workload import Client, Workload
-
-MOST_WORKERS = 1000
+from fedcore.workload import Client, Workload, require_batches, require_sums
 
 
 def read_workers(workers: int | None, stragglers: int | None) -> GradientCode | None:
@@ -31,12 +28,12 @@ def read_workers(workers: int | None, stragglers: int | None) -> GradientCode | 
         if stragglers is not None:
             raise ConfigError(f"--stragglers {stragglers}: it needs --workers")
         return None
-    if workers > MOST_WORKERS:
-        raise ConfigError(f"--workers {workers}: expected {MOST_WORKERS} or fewer")
+    stragglers = stragglers or 0
     try:
-        return gradient_code(workers, 0 if stragglers is None else stragglers)
+        check_silo(workers, stragglers)
     except ConfigError as error:
-        raise ConfigError(f"--workers: {error}") from error
+        raise ConfigError(f"{SETTING}: {error}") from error
+    return gradient_code(workers, stragglers)
 
 
 def with_workers(
@@ -56,15 +53,7 @@ def with_workers(
         device: the device of the workers; None for the app's own choice.
         code: the silo's code.
         stack: the stack whose exit ends the workers.
-
-    Raises:
-        ConfigError: the app trains with a loop of its own.
     """
-    if type(workload).train_task is not Workload.train_task:
-        raise ConfigError(
-            "--workers: this app trains with a loop of its own (train=), and workers "
-            "share out gradients; give gradient= instead, or leave --workers away"
-        )
     silo = _Silo(app, device, code, stack)
 
     def train_data(client: Client) -> Any:
@@ -124,13 +113,13 @@ class SiloWorkload(Workload):
     silo: _Silo
 
     def flat(self) -> FlatModel:
-        """Returns the model, whose gradients take rows."""
+        """Returns the model, whose gradients take rows.
+
+        Raises:
+            ConfigError: workers cannot compute them.
+        """
         model = self.inner.flat()
-        if model.spec.in_training is not None:
-            raise ConfigError(
-                "--workers: the model has batch statistics, and no worker sees a "
-                "whole batch; use GroupNorm or LayerNorm, or buffers='frozen'"
-            )
+        require_sums(self.inner, model.spec, SETTING)
         return cast(FlatModel, SiloModel(model, lambda: self.silo.pool))
 
     def samples(self, data: Any, whose: str) -> Samples:
@@ -140,21 +129,13 @@ class SiloWorkload(Workload):
         return RowSamples(samples)
 
     def fits(self, algorithm: Algorithm) -> None:
-        """Checks the inner workload."""
-        self.inner.fits(algorithm)
-
-    def weighted_gradient(
-        self, model: FlatModel, priority: Priority
-    ) -> WeightedGradient:
-        """Refuses: workers compute sums, not the gradient norms of single samples.
+        """Checks the inner workload, and that the workers can do what it takes.
 
         Raises:
-            ConfigError: always.
+            ConfigError: they cannot.
         """
-        raise ConfigError(
-            "--workers: this federation's client algorithm weighs single samples "
-            "(prioritised SGD), and workers compute sums alone; leave --workers away"
-        )
+        self.inner.fits(algorithm)
+        require_batches(algorithm.config.client, self.silo.code.workers, SETTING)
 
 
 class RowSamples:

@@ -7,7 +7,7 @@ otherwise a uniform λ would cancel, and nothing would be dampened.
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
 
 from fedcore.config import Method, OneOf, Roles
 from fedcore.params import ParamSpec
@@ -20,6 +20,43 @@ and rejects an update that started from an older one. ``pace``: effort and pace.
 verdict tells a client that claims more steps than it can have been given."""
 
 
+class Size(Protocol):
+    """What a client's settings say of the size of its tasks."""
+
+    def step_count(self, samples: int) -> int:
+        """Returns how many steps a whole task has."""
+
+    def effort(self, steps: int) -> float:
+        """Returns how many plain steps a task of this many steps stands for."""
+
+
+class Work(NamedTuple):
+    """The work of one task, as its client and the server know it."""
+
+    steps: int
+    samples: int
+    """Of its client."""
+    now: Size
+    """By its client's settings for the version that it trained on."""
+    first: Size
+    """By those for version 0."""
+
+    @property
+    def share(self) -> float:
+        """The steps that it took, as a share of what the recipe asks for."""
+        return self.steps / self.now.step_count(self.samples)
+
+    @property
+    def effort(self) -> float:
+        """How many plain steps it stands for."""
+        return self.now.effort(self.steps)
+
+    @property
+    def whole(self) -> float:
+        """How many plain steps a whole task of this client on version 0 stands for."""
+        return self.first.effort(self.first.step_count(self.samples))
+
+
 class Contribution(NamedTuple):
     """One accepted update."""
 
@@ -29,10 +66,9 @@ class Contribution(NamedTuple):
     gap_D: Vector | None  # X - W_base, for aggregators that need it
     client: str = ""  # the id of its client
     clients: int = 0  # the number of clients that have joined and not left
-    effort: float = 0.0  # how many plain steps it stands for; 0: that is not known
-    pace: float = 0.0  # the same, of no more steps than clients are given
+    effort: float = 0.0  # the plain steps of its client's whole tasks; 0: not known
+    pace: float = 0.0  # those of this task, of no more steps than clients are given
     work: float = 1.0  # the steps that it took, as a share of what the recipe asks for
-    folded: bool = False  # whether it holds mass of updates that were rejected
     base: int = 0  # the version that it was trained on
     place: tuple[int, int] = (0, 1)  # its client's number, and how many there are
     member: str = ""  # the name of its client, which clients with other keys may share
@@ -74,6 +110,14 @@ class AggregatorConfig(Method):
     """Settings of an aggregator."""
 
     role: ClassVar[str] = "aggregator"
+
+    def coefficient(self, work: Work) -> float:
+        """Returns the factor by which a client multiplies the update of a task.
+
+        What counts differently from task to task is multiplied before the compression,
+        since a message also holds what those of earlier tasks have left out.
+        """
+        return 1.0
 
     @abstractmethod
     def build(self) -> Aggregator:

@@ -4,17 +4,19 @@ Wang, Liu, Liang, Joshi, Poor, "Tackling the Objective Inconsistency Problem in
 Heterogeneous Federated Optimization", NeurIPS 2020, arXiv 2007.07481, §5:
 x ← x - τ_eff·Σ p_i·Δ_i/a_i with τ_eff = Σ p_i·a_i, where p_i = n_i / Σ n and a_i is how
 many plain steps the task of client i stands for (``effort`` of the client algorithm).
-So a client that takes more steps does not count for more. With as many steps for all
-it is the weighted mean, bit for bit.
+So a client that takes more steps does not count for more. With whole tasks of as many
+steps for all it is the weighted mean, bit for bit.
 
-The number of steps is a claim. An update is divided by what its client claims, so who
-claims more counts for less; τ_eff moves all updates, so it takes no more steps of a
+The client multiplies Δ_i by A_i/a_i before the compression, where A_i is the a_i of its
+whole tasks, and the server divides by A_i. So what a message leaves out comes again
+divided by the steps of its own task.
+
+The number of steps is a claim. τ_eff moves all updates, so it takes no more steps of a
 client than one with as many samples is given (``pace``). Where tasks are of epochs that
 bound follows from the samples, which are a claim as well: set ``samples_cap``.
 
 λ dampens the direction of an update, and not τ_eff. What a leaving client's memory held
-has no steps of its own, and counts as it is. The mass that an error memory adds to an
-update is divided by the steps of that update.
+has no steps of its own, and counts as it is.
 """
 
 from typing import Literal, NamedTuple
@@ -22,7 +24,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fedcore import payloads
-from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
+from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution, Work
 from fedcore.config import Roles
 from fedcore.typing import Vector
 
@@ -31,9 +33,9 @@ class Normalised(NamedTuple):
     """The sums of a version so far."""
 
     direction_D: Vector
-    """Σ λ·n·Δ·(pace of the first update)/a."""
+    """Σ λ·n·q·(pace of the first update)/A."""
     rest_D: Vector
-    """Σ λ·n·Δ of the updates without steps."""
+    """Σ λ·n·q of the messages without steps."""
     first: float
     """The pace of the first update with steps; 0: there is none."""
     paces: float
@@ -66,6 +68,10 @@ class FedNova(AggregatorConfig):
                 f"{roles.client.kind} with these settings holds those of earlier ones; "
                 "take local_sgd with keep_momentum: false"
             )
+
+    def coefficient(self, work: Work) -> float:
+        """Returns A/a."""
+        return work.whole / work.effort
 
     def build(self) -> Aggregator:
         """Returns the aggregator."""

@@ -9,11 +9,10 @@ update counts with the coefficient
 - C: E/s, so that clients that are always slow weigh as much as others.
 
 E is what the client algorithm asks of a client with as many samples. C is bounded by
-``cap``, since an update of one step of many is mostly noise. The mass of a rejected
-update comes back through the client's error memory, so the update that holds it makes
-up for lost steps already: C does not raise that one (a memory that was carried over
-into another history is not noticed). What a leaving client's memory held counts as it
-is. The paper's rules for clients that arrive late or depart are not in here.
+``cap``, since an update of one step of many is mostly noise. The client multiplies its
+update by the coefficient before the compression: what a message leaves out, and what
+was rejected, comes again with the coefficient of its own task. The paper's rules for
+clients that arrive late or depart are not in here.
 
 Neither the paper beyond its abstract nor code of its authors was within reach: the
 coefficients are quoted from memory of it.
@@ -25,7 +24,7 @@ import numpy as np
 from pydantic import Field
 
 from fedcore import payloads
-from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution
+from fedcore.aggregators.base import Aggregator, AggregatorConfig, Contribution, Work
 from fedcore.config import Roles
 from fedcore.typing import Vector
 
@@ -34,9 +33,9 @@ class Counted(NamedTuple):
     """The sums of a version so far."""
 
     sum_D: Vector
-    """Σ coefficient·λ·n·Δ."""
+    """Σ λ·n·q, where q holds each Δ times its coefficient."""
     left_out: float
-    """Σ n of the updates that do not count."""
+    """Σ n of the tasks that do not count."""
 
 
 class FlexibleParticipation(AggregatorConfig):
@@ -63,6 +62,16 @@ class FlexibleParticipation(AggregatorConfig):
                     "others; leave it out, or take scheme B"
                 )
 
+    def coefficient(self, work: Work) -> float:
+        """Returns that of the scheme."""
+        match self.scheme:
+            case "A":
+                return float(work.share >= 1)
+            case "B":
+                return 1.0
+            case "C":
+                return min(1 / work.share, self.cap)
+
     def build(self) -> Aggregator:
         """Returns the aggregator."""
         return Aggregator(
@@ -72,22 +81,12 @@ class FlexibleParticipation(AggregatorConfig):
         )
 
     def _accumulate(self, counted: Counted, update: Contribution) -> Counted:
-        coefficient = self._coefficient(update)
-        if not coefficient:
+        payloads.add(update.payload, counted.sum_D, update.weight * update.samples)
+        if self.scheme == "A" and update.work < 1:
             return counted._replace(left_out=counted.left_out + update.samples)
-        share = coefficient * (update.weight * update.samples)
-        payloads.add(update.payload, counted.sum_D, share)
         return counted
-
-    def _coefficient(self, update: Contribution) -> float:
-        if self.scheme == "A":
-            return float(update.work >= 1)
-        if self.scheme == "B":
-            return 1.0
-        return min(1 / update.work, 1.0 if update.folded else self.cap)
 
 
 def _finalize(counted: Counted, samples: float) -> Vector:
-    if counted.left_out >= samples:  # nobody did the whole work
-        return np.zeros_like(counted.sum_D)
-    return counted.sum_D / np.float32(samples - counted.left_out)
+    # If nobody did the whole work, there are only parts of earlier tasks.
+    return counted.sum_D / np.float32(samples - counted.left_out or samples)

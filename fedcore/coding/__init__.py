@@ -9,6 +9,7 @@ from fedcore.coding.coded_shuffling import mean_rates as mean_rates
 from fedcore.coding.coded_shuffling import saving as saving
 from fedcore.coding.coded_shuffling import shuffle_coded as shuffle_coded
 from fedcore.coding.gradient_coding import GradientCode as GradientCode
+from fedcore.coding.gradient_coding import check_silo as check_silo
 from fedcore.coding.gradient_coding import cyclic as cyclic
 from fedcore.coding.gradient_coding import (
     fractional_repetition as fractional_repetition,

@@ -29,6 +29,7 @@ from fedcore.rng import Key
 from fedcore.typing import Indices
 
 Kind = Literal["fractional_repetition", "cyclic"]
+MOST_WORKERS = 1000  # of a silo, which are processes on one machine
 _DRAWS = 16  # matrices H, of which the best conditioned is kept
 _SETS = 128  # sets of stragglers by which a matrix is judged
 _TOLERANCE = 1e-6  # of a B = 1; beyond it the answers do not determine the sum
@@ -144,6 +145,17 @@ def check_workers(workers: int, stragglers: int) -> None:
             f"{stragglers} stragglers among {workers} workers: expected 0 to "
             f"{workers - 1}, since at least one worker has to answer"
         )
+
+
+def check_silo(workers: int, stragglers: int) -> None:
+    """Checks that one client can have so many workers.
+
+    Raises:
+        ConfigError: there is no such code, or they are too many for a machine.
+    """
+    check_workers(workers, stragglers)
+    if workers > MOST_WORKERS:
+        raise ConfigError(f"{workers} workers: expected {MOST_WORKERS} or fewer")
 
 
 def gradient_code(workers: int, stragglers: int) -> GradientCode:

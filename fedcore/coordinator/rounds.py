@@ -155,8 +155,7 @@ def read_update(
         payload, flaw = None, Flaw(Verdict.REJECTED_MALFORMED, str(error))
     except Exception as error:  # noqa: BLE001 -- any error rejects the update
         payload, flaw = None, describe_raised(error)
-    folded = state.remembers and _oldest(push, state) is not None
-    return make_update(push, flaw, has_task=has_task, payload=payload, folded=folded)
+    return make_update(push, flaw, has_task=has_task, payload=payload)
 
 
 def describe_raised(error: Exception) -> Flaw:
@@ -181,7 +180,6 @@ def make_update(
     *,
     has_task: bool,
     payload: Payload | None = None,
-    folded: bool = False,
 ) -> Arrived:
     """Returns the update of a push; it has no payload if it is not read for its flaw.
 
@@ -190,7 +188,6 @@ def make_update(
         flaw: what is wrong with it.
         has_task: whether a task stands behind it.
         payload: its values.
-        folded: whether it holds mass of updates that were rejected.
     """
     return Arrived(
         payload=payload,
@@ -198,7 +195,6 @@ def make_update(
         samples=push.samples,
         counts=None if payload is None else push.counts,
         steps=push.steps,
-        folded=folded,
         client=push.cid,
         loss=_finite(push.loss),
         measured=push.measured and push.measured.clean(),

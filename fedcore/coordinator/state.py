@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedcore import payloads
-from fedcore.aggregators import Contribution, Groups
+from fedcore.aggregators import Contribution, Groups, Work
 from fedcore.algorithm import Algorithm, AlgorithmConfig
 from fedcore.clients import ClientAlgorithmConfig
 from fedcore.controllers import Assignment, TaskReport
@@ -93,10 +93,6 @@ class Update(Finished, Protocol):
         """Its values; None if they are a row of a stack, or cannot be read."""
 
     @property
-    def folded(self) -> bool:
-        """Whether it holds mass of updates that were rejected."""
-
-    @property
     def client(self) -> str:
         """The id of the client that has sent it."""
 
@@ -119,7 +115,6 @@ class Arrived(NamedTuple):
     samples: int
     counts: Counts | None
     steps: int
-    folded: bool
     client: str
     loss: float | None = None
     measured: Measured | None = None
@@ -140,13 +135,12 @@ def efforts(
     """
     if not update.steps:  # it is what a leaving client's memory held
         return {}
-    steps, client = update.steps, own.at(update.base)
-    found = {"work": steps / client.step_count(update.samples)}
+    work = Work(update.steps, update.samples, own.at(update.base), own)
+    found = {"work": work.share}
     if "pace" in algorithm.aggregator.needs:
-        found["effort"] = found["pace"] = client.effort(steps)
         most = algorithm.config.most_steps(update.samples, update.base, own)
-        if steps > most:
-            found["pace"] = client.effort(most)
+        found["effort"] = work.whole
+        found["pace"] = work.now.effort(min(update.steps, most))
     return found
 
 
@@ -566,7 +560,6 @@ class ServerState:
             record.samples,
             record.counts,
             record.steps,
-            self.remembers and record.oldest is not None,
             record.cid,
         )
         self.take([update], [record.weight])
@@ -621,7 +614,6 @@ class ServerState:
                         client,
                         self.roster.trainers,
                         **efforts(self.algorithm, update, self.settings_of(client)),
-                        folded=update.folded,
                         base=update.base,
                         place=self._number_of(client),
                         member=self.roster.name_of(client),

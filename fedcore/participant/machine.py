@@ -349,6 +349,7 @@ def end_task(
     Returns:
         The state, and why the update was dropped, in words; empty if it was not.
     """
+    trained = weigh(algorithm, trained, base)
     if not norms(trained.delta_D) <= LARGEST:  # a NaN would stay in the memory
         return _refuse(algorithm, state, trained.delta_D)
     if state.pending is not None or base.epoch != state.epoch:
@@ -364,6 +365,15 @@ def end_task(
     state = state.noting(capped=state.ledger.capped + float(message.capped))
     kept = remove_part(algorithm, trained.kept, message.removed)
     return replace(state, kept=kept), ""
+
+
+def weigh(algorithm: Algorithm, trained: Trained, base: ModelName) -> Trained:
+    """Returns what a task yielded, its update multiplied as the aggregator says."""
+    own, (_, version) = algorithm.config.client, base
+    times = algorithm.coefficient(own, version, trained.steps, trained.samples)
+    if times == 1.0:
+        return trained
+    return trained._replace(delta_D=trained.delta_D * np.float32(times))
 
 
 def send_memory(

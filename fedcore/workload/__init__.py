@@ -14,3 +14,6 @@ from fedcore.workload.task import Client as Client
 from fedcore.workload.task import LocalTask as LocalTask
 from fedcore.workload.training_task import Trained as Trained
 from fedcore.workload.training_task import TrainingTask as TrainingTask
+from fedcore.workload.workers import require_batches as require_batches
+from fedcore.workload.workers import require_size as require_size
+from fedcore.workload.workers import require_sums as require_sums

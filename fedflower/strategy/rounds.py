@@ -96,8 +96,7 @@ class SynchronousRounds:
                     base=base,
                     samples=each.samples,
                     counts=None,
-                    steps=config.step_count(1),
-                    folded=False,
+                    steps=config.step_count(each.samples),
                     client=each.cid,
                     loss=each.loss,
                 )

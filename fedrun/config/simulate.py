@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from fedcore.coding import check_silo
 from fedcore.config import Config, Count, Duration
 from fedcore.distributions import (
     AnyDistribution,
@@ -12,6 +13,7 @@ from fedcore.distributions import (
     ExponentialDistribution,
     Same,
 )
+from fedcore.errors import ConfigError
 from fedcore.text import brief
 from fedrun.config.engine import EngineConfig
 from fedrun.config.values import AnyPath, map_values
@@ -181,12 +183,11 @@ class SiloConfig(Config):
     """How much delays differ, in units of ``delay``."""
 
     @model_validator(mode="after")
-    def _one_has_to_answer(self) -> Self:
-        if self.stragglers >= self.workers:
-            raise ValueError(
-                f"{self.stragglers} stragglers among {self.workers} workers: expected "
-                f"0 to {self.workers - 1}, since at least one worker has to answer"
-            )
+    def _can_be(self) -> Self:
+        try:
+            check_silo(self.workers, self.stragglers)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
         return self
 
 

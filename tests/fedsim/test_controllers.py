@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from fedcore.controllers import Assignment, Controller, ControllerConfig, Report
@@ -65,6 +66,29 @@ def test_steps_and_sizes_fall_alike_in_both_engines(tmp_path: Path) -> None:
         sizes = [record.nbytes for record in own]
         assert sizes == sorted(sizes, reverse=True)
         assert [r.steps for r in own] == sorted((r.steps for r in own), reverse=True)
+
+
+@pytest.mark.parametrize("kind", ["flexible_participation", "fed_nova"])
+@pytest.mark.parametrize("uplink", ["top_k", "identity"])
+def test_work_that_changes_weighs_alike_in_both_engines(
+    kind: str, uplink: str, tmp_path: Path
+) -> None:
+    algorithm = SETTINGS["algorithm"] | {
+        "kind": kind,
+        "synchronous": False,
+        "staleness_limit": 4,
+    }
+    if uplink == "identity":
+        algorithm["uplink"] = {"kind": "identity"}
+    settings = SETTINGS | {"algorithm": algorithm}
+    exact = simulated(tmp_path, "exact", settings)
+    stacked = simulated(tmp_path, "stacked", settings)
+    assert told(stacked) == told(exact)
+    assert len({record.steps for record in exact.of(Decided)}) > 2
+    one, other = ([r.update_norm for r in x.of(Decided)] for x in (exact, stacked))
+    np.testing.assert_allclose(other, one, rtol=1e-4)
+    for name, tensor in exact.model("last").items():
+        np.testing.assert_allclose(stacked.model("last")[name], tensor, atol=1e-4)
 
 
 def test_without_compression_work_falls_all_the_same(tmp_path: Path) -> None:

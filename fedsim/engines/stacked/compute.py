@@ -12,7 +12,7 @@ import numpy as np
 
 from fedcore import payloads
 from fedcore.algorithm import Algorithm
-from fedcore.arrays import as_numpy
+from fedcore.arrays import as_numpy, like
 from fedcore.clients import ClientAlgorithmConfig, take_back
 from fedcore.compressors import Compressor, Context
 from fedcore.errors import WorkloadError
@@ -21,7 +21,7 @@ from fedcore.participant import encode, start_of, why_unusable
 from fedcore.payloads import dense_payload
 from fedcore.pool import Pool
 from fedcore.rng import Key
-from fedcore.stacks import StackedTasks, train_stack
+from fedcore.stacks import StackedTasks, StackedUpdates, train_stack
 from fedcore.training import client_seed, task_key, task_seeds
 from fedcore.typing import Array, Indices, State, Vector
 from fedcore.user_code import Failure, out_of_memory, user_code
@@ -207,7 +207,7 @@ class Computer:
                 count_labels=self._count_labels,
                 frozen=config.frozen_parts(self._algorithm.model),
             )
-        stack = Stack(updates, self._dense_bytes)
+        stack = Stack(self._weigh(updates, tasks), self._dense_bytes)
         if self._algorithm.config.clients_evaluate:
             starts = base_D if isinstance(base_D, list) else [base_D] * len(tasks)
             for row, start_D in enumerate(starts):
@@ -219,6 +219,25 @@ class Computer:
                 delta_D = as_numpy(stack.delta_ND[row])
                 stack.unusable[row] = why_unusable(self._algorithm.spec, delta_D)
         return stack
+
+    def _weigh(self, updates: StackedUpdates, tasks: Sequence[Task]) -> StackedUpdates:
+        """Returns updates that are multiplied as the aggregator says."""
+        times_N = np.array(
+            [
+                self._algorithm.coefficient(
+                    self._own(task),
+                    task.version,
+                    task.steps,
+                    self._pool.size(task.client),
+                )
+                for task in tasks
+            ],
+            np.float32,
+        )
+        if (times_N == 1).all():
+            return updates
+        times_N1 = like(times_N[:, np.newaxis], updates.delta_ND)
+        return updates._replace(delta_ND=updates.delta_ND * times_N1)
 
     def _encode(self, tasks: Sequence[Task], models: Models, stack: Stack) -> None:
         """Makes the messages, and the memories of what they leave out."""

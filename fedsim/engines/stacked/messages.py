@@ -58,8 +58,6 @@ class Messages:
         """The tasks that clients train, or have trained without knowing the verdict."""
         self.shares: dict[int, float] = {}
         """The share of the work that a client does, if it is not all of it."""
-        self._folded = set[int]()
-        """The clients whose memory holds mass of rejected updates."""
         self._refused: dict[int, Verdict] = {}  # until sent; others are accepted
 
     def make(self, who: int) -> None:
@@ -90,10 +88,10 @@ class Messages:
         if self.arrivals[who] > 1:
             return False
         name, seq, samples = self._names[who], self.seq[who], self._samples[who]
-        folded, given = who in self._folded, self.tasks[who]
+        given = self.tasks[who]
         base = given.version
         self._updates.put(
-            Entering(who, name, at, seq, base, samples, folded, given, stack, row)
+            Entering(who, name, at, seq, base, samples, given, stack, row)
         )
         return self._rounds.deliver(name, base)
 
@@ -122,11 +120,6 @@ class Messages:
             left = work_after(verdict, work, sent_once=once)
             if left < 1.0:
                 self.shares[who] = left
-        if verdict is _ACCEPTED:
-            if self._folded:
-                self._folded.discard(who)
-        elif verdict.returns_mass and self._work.has_memory:
-            self._folded.add(who)
         del self.tasks[who]
         self._work.settle(who, verdict)
         self.is_pending[who], self.arrivals[who] = False, 0
@@ -146,7 +139,6 @@ class Messages:
             "tasks": list(self.tasks.items()),
             "shares": list(self.shares.items()),
             "refused": [[who, v.value] for who, v in self._refused.items()],
-            "folded": sorted(self._folded),
             "updates": self._updates.dump(arrays),
         }
 
@@ -156,6 +148,5 @@ class Messages:
             getattr(self, name)[:] = saved["clients"][name]
         self.tasks.update((who, Given.of(given)) for who, given in saved["tasks"])
         self.shares.update(saved["shares"])
-        self._folded.update(saved["folded"])
         self._refused = {who: Verdict(value) for who, value in saved["refused"]}
         self._updates.load(saved["updates"], arrays)

@@ -43,7 +43,6 @@ class Entering(NamedTuple):
     seq: int
     base: int
     samples: int
-    folded: bool
     given: Given
     stack: Stack
     row: int
@@ -101,7 +100,7 @@ class PendingUpdates:
         refused, add = list[tuple[int, Verdict]](), self._log.add
         accepted = Verdict.ACCEPTED
         for update, decision in zip(entering, decisions, strict=True):
-            who, _, at, seq, base, samples, _, given, stack, row = update
+            who, _, at, seq, base, samples, given, stack, row = update
             verdict, weight, staleness, _ = decision
             if verdict is not accepted:
                 refused.append((who, verdict))
@@ -144,7 +143,6 @@ class PendingUpdates:
                 each.seq,
                 each.given,
                 each.samples,
-                each.folded,
                 each.stack.dump(each.row, f"entering.{place}", arrays),
             ]
             for place, each in enumerate(self._entering)
@@ -153,13 +151,11 @@ class PendingUpdates:
     def load(self, saved: JSON, arrays: Mapping[str, Any]) -> None:
         """Restores the updates that :meth:`dump` returned."""
         layout = self._rounds.algorithm.spec.sizes
-        for place, (who, at, seq, told, samples, folded, row) in enumerate(saved):
+        for place, (who, at, seq, told, samples, row) in enumerate(saved):
             given, name = Given.of(told), self._names[who]
             stack = Stack.load(row, f"entering.{place}", arrays, layout)
             base = given.version
-            self.put(
-                Entering(who, name, at, seq, base, samples, folded, given, stack, 0)
-            )
+            self.put(Entering(who, name, at, seq, base, samples, given, stack, 0))
 
 
 def unfinished(who: int, seq: int, given: Given) -> TallyRow:

@@ -70,11 +70,11 @@ class Work:
         self._most = max(1, min(most, _STACK_BYTES // (4 * dim * _COPIES)))
         self._uplink = uplink = algorithm.config.uplink
         self._plain = uplink.is_exact
-        self.has_memory = uplink.holds != "nothing"
+        self._has_memory = uplink.holds != "nothing"
         self._recall = algorithm.uplink.recall
         self._client = algorithm.config.client
         self._has_local = bool(algorithm.model.local)
-        self._comes_again = self.has_memory or self._client.overlaps
+        self._comes_again = self._has_memory or self._client.overlaps
         self._counts_updates = self._client.counts_updates
         self._leaves_nothing = self._plain and not self._counts_updates
         self._dense_bytes = dense_bytes(dim)
@@ -238,7 +238,7 @@ class Work:
             waiting.version,
             waiting.steps,
             self._kept.get(client),
-            self.memories.get(client) if self.has_memory else None,
+            self.memories.get(client) if self._has_memory else None,
             self._recalled.get(client),
             waiting.density,
             waiting.wanted,

@@ -76,6 +76,7 @@ SETTINGS = {
     22: (
         r"up to 1\.6|its 1\.6|loss (?:of|is) \.\d+|batches of 16|IC2E 2021|lr [\d.]+",
         r"[Rr]ate \.\d|one of five|100 steps|of 4,000|8 a round|5 local|20 clients",
+        r"ρ (?:=|is) \.\d",
     ),
     23: (r"1 of 5|do 5 epochs|more than 40 %|0, 1 and 2|cap 5|η = \.05|of 16|is 5",),
     24: (

@@ -16,6 +16,7 @@ from fedcore.coding import gradient_code
 from fedcore.errors import ConfigError, NotStackableError
 from fedcore.rng import Key
 from fedcore.samples import ArraySamples
+from fedcore.training import Trainer
 from fedcore.typing import Vector
 from fedcore.workload import Client, LocalTask, Workload
 from tests.fedclient.silo import apps, torch_apps
@@ -79,7 +80,7 @@ def test_dropout_draws_the_same_in_all_workers_that_hold_a_shard() -> None:
 
 def test_a_loop_of_the_users_own_is_refused() -> None:
     with ExitStack() as stack, pytest.raises(ConfigError, match="loop of its own"):
-        silo(stack, apps.own_loop, "apps.py")
+        silo(stack, apps.own_loop, "apps.py").flat()
 
 
 def test_a_client_algorithm_that_weighs_samples_is_refused() -> None:
@@ -90,7 +91,7 @@ def test_a_client_algorithm_that_weighs_samples_is_refused() -> None:
         )
         assert isinstance(config.client, PrioritisedSGD)
         with pytest.raises(ConfigError, match="weighs single samples"):
-            made.weighted_gradient(made.flat(), "gradient_norm")
+            Trainer(made, config.build(made.flat().spec))
 
 
 def test_the_model_is_not_stacked() -> None:
@@ -106,5 +107,7 @@ def test_without_workers_there_is_no_code() -> None:
 
 
 def test_more_workers_than_a_machine_can_run_are_refused() -> None:
-    with pytest.raises(ConfigError, match="--workers 100000: expected 1000 or fewer"):
+    with pytest.raises(
+        ConfigError, match="--workers: 100000 workers: expected 1000 or fewer"
+    ):
         read_workers(100_000, 0)

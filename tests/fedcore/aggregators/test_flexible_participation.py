@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedcore.aggregators import Contribution, FlexibleParticipation, WeightedMean
+from fedcore.aggregators import (
+    Contribution,
+    FlexibleParticipation,
+    WeightedMean,
+    Work,
+)
 from fedcore.aggregators.base import AggregatorConfig
 from fedcore.clients import LocalSGD
 from fedcore.compressors import ErrorFeedback, Identity, TopK
@@ -21,6 +26,7 @@ from tests.fedcore.clients.bowls import CLIENTS, LR, STEPS, Bowls, in_turn
 from tests.laws.vectors import vector
 
 DIM = 4
+HUNDRED = LocalSGD(steps=100)
 
 
 def one(*values: float) -> Array:
@@ -35,33 +41,39 @@ def merged(config: AggregatorConfig, updates: Sequence[Contribution]) -> Array:
     return rule.finalize(state, sum(update.samples for update in updates))
 
 
-def update(value: float, work: float, **more: Any) -> Contribution:
-    return Contribution(dense_payload(one(value)), 1.0, 1.0, None, work=work, **more)
+def update(value: float, work: float) -> Contribution:
+    return Contribution(dense_payload(one(value)), 1.0, 1.0, None, work=work)
 
 
-PARTS = [update(8, 1.0), update(4, 0.5)]
+def weighed(config: FlexibleParticipation, value: float, share: float) -> Contribution:
+    """An update as its client sends it."""
+    times = config.coefficient(Work(round(100 * share), 1, HUNDRED, HUNDRED))
+    return update(times * value, share)
 
 
 @pytest.mark.parametrize(
     ("scheme", "expected"), [("A", 8.0), ("B", 6.0), ("C", (8 + 2 * 4) / 2)]
 )
 def test_the_coefficients_by_hand(scheme: Any, expected: float) -> None:
-    assert merged(FlexibleParticipation(scheme=scheme), PARTS).tolist() == [expected]
+    config = FlexibleParticipation(scheme=scheme)
+    parts = [weighed(config, 8, 1.0), weighed(config, 4, 0.5)]
+    assert merged(config, parts).tolist() == [expected]
 
 
 def test_without_whole_work_scheme_a_moves_nothing() -> None:
     config = FlexibleParticipation(scheme="A")
-    assert merged(config, [update(4, 0.5)] * 2).tolist() == [0]
+    assert merged(config, [weighed(config, 4, 0.5)] * 2).tolist() == [0]
+
+
+def test_what_a_task_brings_of_earlier_ones_counts_though_it_does_not() -> None:
+    config = FlexibleParticipation(scheme="A")
+    assert merged(config, [update(8, 1.0), update(4, 0.5)]).tolist() == [12]
+    assert merged(config, [update(4, 0.5)] * 2).tolist() == [4]
 
 
 def test_the_coefficient_of_c_is_bounded() -> None:
-    assert merged(FlexibleParticipation(cap=5), [update(4, 0.01)]).tolist() == [20]
-
-
-def test_what_was_folded_back_is_not_raised() -> None:
-    assert merged(FlexibleParticipation(), [update(4, 0.25, folded=True)]).tolist() == [
-        4
-    ]
+    config = FlexibleParticipation(cap=5)
+    assert merged(config, [weighed(config, 4, 0.01)]).tolist() == [20]
 
 
 @pytest.mark.parametrize("scheme", ["A", "B", "C"])
@@ -106,7 +118,7 @@ def test_a_coordinator_knows_who_did_a_part_of_the_work() -> None:
 
 
 @pytest.mark.parametrize("remembers", [True, False])
-def test_a_coordinator_knows_what_was_folded_back(remembers: bool) -> None:
+def test_what_was_folded_back_counts_as_in_its_own_task(remembers: bool) -> None:
     uplink = ErrorFeedback(inner=TopK(ratio=1.0)) if remembers else Identity()
     made = Bowls(recipe("C", uplink), steps=(1, STEPS, STEPS, STEPS))
     made.train(0, 0, Verdict.REJECTED_STALE)
@@ -114,7 +126,7 @@ def test_a_coordinator_knows_what_was_folded_back(remembers: bool) -> None:
     client.state = replace(client.state, work=1.0)
     made.train(0, 1)
     moved_D = made.coordinator.state.buffer.sum_D
-    # Two tasks of a step at their own weight; or one at ten times its weight.
-    count = 2 if remembers else STEPS
+    # Each task of a step counts at ten times its weight.
+    count = 2 * STEPS if remembers else STEPS
     step_D = -LR / 50 * made.curves_ND[0] * made.goals_ND[0]
     np.testing.assert_allclose(moved_D, count * step_D, rtol=1e-3)

@@ -78,7 +78,7 @@ def test_no_weight_is_above_that_of_the_uniform_share(
 
 def test_samples_are_drawn_as_often_as_their_probability_says() -> None:
     priorities_n = np.array([5, 1, 0, 2], np.float32)
-    drawn = sampling(batch=4)
+    drawn = sampling(batch=4, uniform=0.2)
     counts_n = np.zeros(4)
     for step in range(10_000):
         counts_n += np.bincount(

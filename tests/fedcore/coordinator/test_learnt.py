@@ -27,7 +27,7 @@ def noting(reports: list[TaskReport]) -> Algorithm:
 
 
 def learn(learnt: Learnt, verdict: Verdict, loss: float | None) -> None:
-    task = Arrived(None, 0, 5, None, 4, False, "ann", loss)
+    task = Arrived(None, 0, 5, None, 4, "ann", loss)
     learnt.learn(Decision(verdict, 1.0, 0), "ann", task, 2.0)
 
 

@@ -70,7 +70,6 @@ class Arrived(NamedTuple):
     steps: int = 1
     loss: float | None = None
     measured: Measured | None = None
-    folded: bool = False
     flaw: Flaw | None = None
 
 

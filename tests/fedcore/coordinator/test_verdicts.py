@@ -337,14 +337,14 @@ def test_a_claim_of_more_steps_than_a_task_has_sets_no_other_pace(more: int) -> 
     ).build(SPEC)
     own = algorithm.clients.all[0]
     most = algorithm.config.most_steps(5, 0, own)
-    update = Arrived(None, 0, 5, None, most + more, False, "ann")
+    update = Arrived(None, 0, 5, None, most + more, "ann")
     found = efforts(algorithm, update, own)
     assert found["work"] == (most + more) / own.step_count(5)
-    assert found["effort"] == own.effort(most + more)
+    assert found["effort"] == own.effort(own.step_count(5))
     assert found["pace"] == own.effort(min(most + more, most))
 
 
 def test_a_farewell_took_no_steps_and_says_nothing_of_them() -> None:
     algorithm = FedBuff(buffer=2, aggregator=FedNova()).build(SPEC)
-    farewell = Arrived(None, 0, 5, None, 0, True, "ann")
+    farewell = Arrived(None, 0, 5, None, 0, "ann")
     assert efforts(algorithm, farewell, algorithm.clients.all[0]) == {}

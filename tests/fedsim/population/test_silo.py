@@ -64,8 +64,8 @@ def test_a_coded_silo_learns_the_same_in_less_time(tmp_path: Path, engine: str) 
     models, seconds = {}, {}
     silos: dict[str, Any] = {
         "alone": None,
-        "uncoded": {"workers": 10, "delay": 4.0},
-        "coded": {"workers": 10, "stragglers": 4, "delay": 4.0},
+        "uncoded": {"workers": 8, "delay": 4.0},
+        "coded": {"workers": 8, "stragglers": 3, "delay": 4.0},
     }
     for name, silo in silos.items():
         simulate = {
@@ -75,7 +75,12 @@ def test_a_coded_silo_learns_the_same_in_less_time(tmp_path: Path, engine: str) 
             "engine": {"kind": engine},
         }
         config = toys.settings(
-            algorithm={"kind": "fed_avg"}, stop={"versions": 6}, simulate=simulate
+            algorithm={
+                "kind": "fed_avg",
+                "client": {"kind": "local_sgd", "batch": 8},
+            },
+            stop={"versions": 6},
+            simulate=simulate,
         )
         run = latecomer.run(config, toys.toy(), folder=tmp_path / name)
         models[name] = [tensor.copy() for tensor in run.model("last").values()]
