@@ -105,10 +105,11 @@ class Algorithm(NamedTuple):
             steps: how many it took; 0: nobody knows.
             samples: how many it has; of none, the server takes no update.
         """
-        if not (steps and samples):
+        aggregator = self.config.aggregator
+        if not (aggregator.multiplies and steps and samples):
             return 1.0
         work = Work(steps, samples, own.at(version), own)
-        return self.config.aggregator.coefficient(work)
+        return aggregator.coefficient(work)
 
     def uplink_of(self, density: float) -> Compressor:
         """Returns the uplink for messages of this share of their usual size."""

@@ -119,6 +119,11 @@ class AggregatorConfig(Method):
         """
         return 1.0
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether the factor of some task may be another one than 1."""
+        return type(self).coefficient is not AggregatorConfig.coefficient
+
     @abstractmethod
     def build(self) -> Aggregator:
         """Returns the aggregator."""

@@ -222,6 +222,8 @@ class Computer:
 
     def _weigh(self, updates: StackedUpdates, tasks: Sequence[Task]) -> StackedUpdates:
         """Returns updates that are multiplied as the aggregator says."""
+        if not self._algorithm.config.aggregator.multiplies:
+            return updates
         times_N = np.array(
             [
                 self._algorithm.coefficient(
@@ -234,8 +236,6 @@ class Computer:
             ],
             np.float32,
         )
-        if (times_N == 1).all():
-            return updates
         times_N1 = like(times_N[:, np.newaxis], updates.delta_ND)
         return updates._replace(delta_ND=updates.delta_ND * times_N1)
 
