@@ -12,6 +12,7 @@ from benchmarks.asynchrony.contenders import (
     BOOSTED,
     BUFFERED,
     CODED,
+    EARLIER,
     OURS,
     SYNCHRONOUS,
     UNBOOSTED,
@@ -31,7 +32,7 @@ TITLES = {  # a setting as the page calls it, in its order
     ("pareto", 1000): "Pareto, 1,000 in flight",
     ("pareto", 200): "Pareto, 200 in flight",
 }
-LEFT_OUT = (UNBOOSTED, ADA_10)  # of the tables
+LEFT_OUT = (UNBOOSTED, ADA_10, EARLIER)  # of the tables
 LARGER = {  # other problems: the clients in flight, the seeds, and how they are called
     "cnn": (30, SEEDS, "a CNN, 30 of 200 in flight"),
     "watch": (10, FIVE, "ten people"),

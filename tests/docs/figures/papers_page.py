@@ -26,7 +26,7 @@ SAID = (  # settings, names, and years
     r"\d+ bits|\d+ a round|\d+ local steps|[\d,]+ rounds|\d+ clients|\d+ versions",
     r"Dirichlet \.3|120,000 events|93 deliberately|balance within \.01",
     r"0 violations|100 and more|than 50 clients|CIFAR-100|claimed in",
-    r"the paper; of 2[^.]*\.",
+    r"he paper; of 2[^.]*\.",
 )
 SETTINGS = {
     3: (
