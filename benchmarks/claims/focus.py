@@ -2,9 +2,9 @@
 
 Hsieh, Ananthanarayanan, Bodik, Venkataraman, Bahl, Philipose, Gibbons, Mutlu, "Focus:
 Querying Large Video Datasets with Low Latency and Low Cost", OSDI 2018, arXiv
-1801.03493. We read the abstracts; that of arXiv says 58 times fewer GPU cycles than a
-large model on every image, and 37 times faster than all of them at query time. Answers
-shall have 95 % precision and recall.
+1801.03493. We read the abstracts: 58 times fewer GPU cycles (at OSDI: 48) than a large
+model on every image, and 37 times faster than all of them at query time. Answers shall
+have 95 % precision and recall.
 
 Twenty clients are cameras that hang one way: the digits of the test part are turned or
 not, dark on light or not, which each seed draws. An image stays for sixteen frames on
