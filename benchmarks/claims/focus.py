@@ -90,7 +90,7 @@ def run(scale: Scale) -> Report:
         "Focus": Setting(),
         "cheap model alone, K = 1": Setting(refines=False),
         "not specialised": Setting(specialised=False),
-        "without clusters": Setting(distance=0.0),
+        "no clusters": Setting(distance=0.0),
         "a frame an image": Setting(stay=1),
     }
     rounds = scale.of(ROUNDS, 3)
@@ -100,20 +100,18 @@ def run(scale: Scale) -> Report:
         for name, setting in ways.items()
     }
     rows = {
-        name: [Cell(values) for values in zip(*each, strict=True)]
-        for name, each in found.items()
+        name: Found(*map(Cell, zip(*each, strict=True))) for name, each in found.items()
     }
-    ours = Found(*rows["Focus"])
+    ours, alone, general, _, single = rows.values()
     whole = Cell([1.0] * len(scale.seeds))
     ingest, query = ratio(whole, ours.ingest), ratio(whole, ours.query)
-    alone, general = (Found(*rows[name]) for name in [*ways][1:3])
     return Report(
         number=31,
         title="A cheap model's index answers as the large model would",
         source="Hsieh et al., Focus, OSDI 2018",
         tables=[
             Table(
-                f"{CLASSES} queries to {CLIENTS} cameras, of the large model's work",
+                f"{CLIENTS} cameras, work as a share of the large model's",
                 ("ingest", "query", "precision", "recall", "counts off"),
                 rows,
             )
@@ -125,6 +123,12 @@ def run(scale: Scale) -> Report:
             at_least("a query, times faster", query, 10),
             at_least("ingest, times cheaper", ingest, 58, gates=False),
             at_least("a query, times faster", query, 37, gates=False),
+            at_least(
+                "a query, times faster, a frame an image",
+                ratio(whole, single.query),
+                37,
+                gates=False,
+            ),
             at_least(
                 "precision, over the cheap model alone",
                 difference(ours.precision, alone.precision),
@@ -161,7 +165,8 @@ class Model(NamedTuple):
 # ---------------------------------------------------------------------------- clients
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True)
+class Answer:
     """All that leaves a client."""
 
     count: int
@@ -210,10 +215,12 @@ class Camera:
         """Returns the cluster for a frame with these features; None: a new one."""
         active = self._clusters[-ACTIVE:]
         self.distances += len(active)
-        gaps = [float(np.linalg.norm(one.features_F - own_F)) for one in active]
-        if not gaps or min(gaps) > self._setting.distance:
+        if not active:
             return None
-        return active[gaps.index(min(gaps))]
+        firsts = np.stack([one.features_F for one in active])
+        gaps = np.linalg.norm(firsts - own_F, axis=1)
+        near = int(gaps.argmin())
+        return active[near] if gaps[near] <= self._setting.distance else None
 
     def answer(self, wanted: int) -> Answer:
         """Says which frames have a class, as far as the client allows."""
@@ -314,10 +321,12 @@ class City:
         distances = sum(camera.distances for camera in cameras)
         cost = frames * cost_of(CHEAP) + distances * CHEAP
         looks = sum(camera.looks for camera in cameras)
+        precision, recall = np.mean(quality, axis=0)
         return Found(
             cost / (frames * cost_of(LARGE)),
             looks / (CLASSES * frames),
-            *np.mean(quality, axis=0).tolist(),
+            float(precision),
+            float(recall),
             off / frames,
         )
 
