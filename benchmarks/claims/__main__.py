@@ -23,6 +23,7 @@ from benchmarks.claims import (
     ds_sync,
     exactly_once,
     fed_influence,
+    focus,
     hidden_transfers,
     i_prof,
     late_updates,
@@ -75,6 +76,7 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     28: ada_comm.run,
     29: online.run,
     30: coded_training.run,
+    31: focus.run,
 }
 FRESH = 200  # bounds and settings were chosen with seeds below 5
 RESULTS = Path(__file__).parent.parent / "results" / "claims.json"

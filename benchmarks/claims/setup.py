@@ -80,14 +80,18 @@ class Quality(NamedTuple):
 
 
 class DigitsMLP:
-    """64-32-10 with ReLU and cross-entropy, d = 2,410; gradients by hand."""
+    """64-32-10 with ReLU and cross-entropy, d = 2,410; gradients by hand.
 
-    def __init__(self) -> None:
+    Args:
+        width: hidden units.
+    """
+
+    def __init__(self, width: int = HIDDEN) -> None:
         self.spec = ParamSpec.of(
             {
-                "hidden.weight": np.zeros((PIXELS, HIDDEN)),
-                "hidden.bias": np.zeros(HIDDEN),
-                "out.weight": np.zeros((HIDDEN, CLASSES)),
+                "hidden.weight": np.zeros((PIXELS, width)),
+                "hidden.bias": np.zeros(width),
+                "out.weight": np.zeros((width, CLASSES)),
                 "out.bias": np.zeros(CLASSES),
             }
         )
@@ -116,7 +120,7 @@ class DigitsMLP:
     def gradient(self, w_D: Vector, x: Any, y: Any) -> tuple[float, Vector]:
         """The mean loss over a batch, and its gradient, valid until the next call."""
         out_weight = self._parts(w_D)[2]
-        hidden_BH, chance_BC = self._forward(w_D, x)
+        hidden_BH, chance_BC = self.forward(w_D, x)
         rows = np.arange(len(y))
         loss = -float(np.log(chance_BC[rows, y] + np.float32(1e-30)).mean())
         chance_BC[rows, y] -= 1
@@ -143,13 +147,14 @@ class DigitsMLP:
 
     def quality(self, w_D: Vector, x: Any, y: Any) -> Quality:
         """How good a model is on these images."""
-        _, chance_BC = self._forward(w_D, x)
+        _, chance_BC = self.forward(w_D, x)
         right_B = chance_BC.argmax(axis=1) == y
         loss = -np.log(chance_BC[np.arange(len(y)), y] + np.float32(1e-30)).mean()
         recall_C = np.bincount(y, right_B, CLASSES) / np.bincount(y, minlength=CLASSES)
         return Quality(float(right_B.mean()), float(loss), recall_C)
 
-    def _forward(self, w_D: Vector, x: Any) -> tuple[Vector, Vector]:
+    def forward(self, w_D: Vector, x: Any) -> tuple[Vector, Vector]:
+        """Returns the hidden units and the chance of each class, of each image."""
         hidden_weight, hidden_bias, out_weight, out_bias = self._parts(w_D)
         hidden_BH = x @ hidden_weight
         hidden_BH += hidden_bias
@@ -207,12 +212,13 @@ class Federation:
         *,
         trainee: type[Trainee] = Trainee,
         coordinator: type[Coordinator] = Coordinator,
+        width: int = HIDDEN,
     ) -> None:
         x, y = digits("train")
         self._data = [(x[rows], y[rows]) for rows in parts]
         self._test = digits("test")
         self._seed = seed
-        self.model = DigitsMLP()
+        self.model = DigitsMLP(width)
         algorithm = config.build(self.model.spec)
         self._trainer = Trainer(_no_workload(), algorithm, model=self.model)
         initial_D = initial_model(self.model, seed)

@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 from benchmarks.claims import __main__ as command
-from benchmarks.claims import ada_sgd, both_memories, rare_and_late, seen_once
+from benchmarks.claims import (
+    ada_sgd,
+    both_memories,
+    focus,
+    rare_and_late,
+    seen_once,
+)
 from benchmarks.claims.every_codec import every_codec
 from benchmarks.claims.lost_uploads import (
     CommitsAtSend,
@@ -48,10 +54,11 @@ from fedcore.config import kind_of, methods
 from fedcore.coordinator import Coordinator
 from fedcore.partitions import shards
 from fedcore.training import initial_model
+from fedcore.typing import Vector
 from fedrun.data import digits
 
 QUICK = Scale(seeds=(0,), quick=True)
-DEAR = {2, 3, 4, 8, 12, 13, 14, 17, 19, 21, 24, 29}  # those that take seconds
+DEAR = {2, 3, 4, 8, 12, 13, 14, 17, 19, 21, 24, 29, 31}  # those that take seconds
 
 
 @pytest.mark.parametrize(
@@ -209,6 +216,40 @@ def test_the_gradient_is_that_of_the_loss() -> None:
     down, _ = model.gradient(w_D - step_D, x[:40], y[:40])
     assert (up - down) / 2e-2 == pytest.approx(np.linalg.norm(g_D), rel=1e-2)
     assert model.quality(w_D, x[:40], y[:40]).loss == pytest.approx(loss, rel=1e-5)
+
+
+def _camera(*parts: Vector, allows: bool) -> focus.Camera:
+    """A client that saw images, part by part, with models that learnt nothing."""
+    cheap, large = (
+        focus.Model(network, initial_model(network, 0))
+        for network in map(DigitsMLP, (focus.CHEAP, focus.LARGE))
+    )
+    camera = focus.Camera(cheap, large, focus.Setting(), allows=allows)
+    for part in parts:
+        camera.ingest(part)
+    return camera
+
+
+def test_a_client_gives_a_count_and_the_identifiers_that_it_allows() -> None:
+    x, _ = digits("test")
+    open_one, shut = (_camera(x, allows=allows) for allows in (True, False))
+    counts = 0
+    for wanted in range(10):
+        said, kept = open_one.answer(wanted), shut.answer(wanted)
+        assert said.identifiers is not None
+        assert said.identifiers <= set(range(len(x)))
+        assert said.count == len(said.identifiers) == kept.count
+        assert kept.identifiers is None
+        counts += said.count
+    assert 0 < counts <= len(x)
+
+
+def test_an_index_grows_with_what_a_client_sees() -> None:
+    x, _ = digits("test")
+    whole, grown = (_camera(*parts, allows=True) for parts in ([x], [x[:100], x[100:]]))
+    answers = [[one.answer(wanted) for wanted in range(10)] for one in (whole, grown)]
+    assert answers[0] == answers[1]
+    assert whole.looks == grown.looks > 0
 
 
 def _report(*checks: Check) -> Report:
