@@ -1,12 +1,13 @@
 """A worker of claim 32: receives, computes and sends a model layer by layer.
 
 ``layer_worker.py PORT PLAN``: the plan is a file of JSON with ``bytes``, ``forward``
-and ``backward`` (seconds) of each layer, ``pace``, a factor for each task, and the file
-for the ``phases``, or null. Computing is sleeping. It imports little, so that many
-workers start at once.
+and ``backward`` (seconds) of each layer, ``pace``, a factor for each task, the
+``delay`` before the first, and the file for the ``phases``, or null. Computing is
+sleeping. It imports little, so that many workers start at once.
 """
 
 import json
+import os
 import socket
 import struct
 import sys
@@ -30,6 +31,7 @@ class Worker:
 
     def work(self) -> None:
         """Goes through its tasks, until they or the server end."""
+        time.sleep(self._plan["delay"])
         for task, factor in enumerate(self._plan["pace"]):
             self._task(task, factor)
             self._save(is_first=not task)
@@ -75,10 +77,14 @@ class Worker:
             self._note(task, "upload", began, layer, "compute", size)
 
     def _read(self, size: int) -> bytes:
-        found = self._socket.recv(size, socket.MSG_WAITALL)
-        if len(found) < size:
-            sys.exit()  # of this thread; the server has all that it wanted
-        return found
+        """Reads so many bytes, or ends the process: the server has all it wanted."""
+        found = bytearray()
+        while len(found) < size:
+            got = self._socket.recv(size - len(found))
+            if not got:
+                os._exit(0)
+            found += got
+        return bytes(found)
 
     def _note(
         self,

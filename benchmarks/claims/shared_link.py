@@ -7,7 +7,7 @@ import time
 from fedcore.typing import Seconds
 from tools.counting_proxy import CountingProxy
 
-CHUNK = 8 << 10  # bytes that a connection sends before the others have their turn
+_CHUNK = 8 << 10  # bytes that a connection sends before the others have their turn
 _CREDIT: Seconds = 0.005  # a sleep that lasted too long is made up for by so much
 
 
@@ -40,7 +40,7 @@ class SharedLink(CountingProxy):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str
     ) -> None:
         with contextlib.suppress(OSError):
-            while data := await reader.read(CHUNK):
+            while data := await reader.read(_CHUNK):
                 await self._ways[way].carry(len(data))
                 self.sent[way] += len(data)
                 writer.write(data)

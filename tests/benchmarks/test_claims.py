@@ -51,7 +51,7 @@ from fedcore.training import initial_model
 from fedrun.data import digits
 
 QUICK = Scale(seeds=(0,), quick=True)
-DEAR = {2, 3, 4, 8, 12, 13, 14, 17, 19, 21, 24, 29}  # those that take seconds
+DEAR = {2, 3, 4, 8, 12, 13, 14, 17, 19, 21, 24, 29, 32}  # those that take seconds
 
 
 @pytest.mark.parametrize(
