@@ -61,10 +61,10 @@ BACKWARD: Seconds = 0.2
 SHAPE = 16  # of the time of a task: gamma, a quarter more or less
 WORKERS = (1, 2, 4, 8)
 TASKS = 15  # after which the times of a worker come again, in another order
-UPDATES = {1: 17, 2: 34, 4: 60, 8: 100}
+UPDATES = {1: 17, 2: 34, 4: 80, 8: 200}  # workers in step need long to mix
 SHARE = 0.15
 _CHUNK = 2 << 10  # bytes of a connection before the others have their turn
-_AT_ONCE = 4  # federations; their processes sleep most of the time
+_AT_ONCE = 6  # federations; their processes sleep most of the time
 ORDERS: tuple[Order, ...] = ("fifo", "priority")
 
 

@@ -179,8 +179,10 @@ def demands_of(
             )
     own_J = total(*(name for name in OWN if name != "settle"))
     idle_J = np.array([t.idle for t in tasks])
-    parts_J = list[Parts]()
-    if order != "whole" and any(task.rows for task in tasks):
+    parts_J, has_parts = list[Parts](), any(task.rows for task in tasks)
+    if order == "priority" and not has_parts:
+        doubts.append("The trace has no parts that could have an order (--order).")
+    if order != "whole" and has_parts:
         parts_J = [
             parts_of(task.rows, order).of_bytes(*nbytes)
             if task.rows

@@ -16,7 +16,7 @@ another order, when it has taken all: one client alone so takes exactly the time
 trace. Where the trace has parts, computations wait for those that they need alone, and
 overlap with transfers (:mod:`fedcore.planning.parts`); a task without parts has one of
 each kind. We depart from the papers in that a connection carries one part after the
-other, without the windows of HTTP/2 that they model.
+other each way, and not several at once as TensorFlow does.
 """
 
 import heapq
@@ -132,23 +132,21 @@ class _Work:
         self.is_sending = False
 
     @property
-    def is_computed(self) -> bool:
-        return self.ended == len(self.parts.own)
-
-    @property
     def has_model(self) -> bool:
         """Whether all that the next computation needs is there."""
         return self.arrived >= min(self.parts.needs[self.ended], len(self.down))
 
     @property
-    def is_sent(self) -> bool:
-        return self.sent == len(self.parts.up)
-
-    @property
     def may_send(self) -> bool:
-        if self.is_sending or self.is_sent:
+        """Whether the next part of the update is computed, and the uplink is free."""
+        if self.is_sending or self.sent == len(self.parts.up):
             return False
         return self.parts.after[self.sent] <= self.ended
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is on its way."""
+        return self.sent == len(self.parts.up) and self.arrived == len(self.down)
 
 
 class _Run:
@@ -306,7 +304,7 @@ class _Run:
                 work = self._work[client]
                 work.ended += 1
                 self._send(client, now)
-                if not work.is_computed:
+                if work.ended < len(work.parts.own):
                     following = _DOWNLOAD
             case "server":
                 self._accept(client, now)
@@ -340,11 +338,12 @@ class _Run:
 
     def _go_on(self, client: int, now: Seconds) -> None:
         """Ends a step that waits for a transfer, if that has come."""
-        step, work = STEPS[self._step[client]], self._work[client]
-        if (step == "download" and work.has_model) or (
-            step == "upload" and work.is_sent
-        ):
-            self._leave(client, now)
+        work = self._work[client]
+        match STEPS[self._step[client]]:
+            case "download" if work.has_model:
+                self._leave(client, now)
+            case "upload" if work.is_over:
+                self._leave(client, now)
 
     def _delay(self, client: int, now: Seconds, seconds: Seconds) -> None:
         self._number += 1

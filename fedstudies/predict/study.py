@@ -78,8 +78,8 @@ class Predict(Study[Forecast]):
     """How long the server works on an update. Without it, what a verdict takes longer
     than the shortest answer to a request."""
     order: Order = "fifo"
-    """How the parts of the model travel, if the trace has parts: as those of updates
-    come, those first that are needed first, or as a whole, so that nothing overlaps."""
+    """How the parts of a trace's model travel: as updates bring them, as they are
+    needed, or as a whole, so that nothing overlaps."""
     seed: Annotated[int, Field(ge=0)] = 0
     """The seed of the draws."""
 

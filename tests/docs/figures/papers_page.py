@@ -109,6 +109,7 @@ SETTINGS = {
     ),
     29: (r"2\.3 times|40 clients|\b16 fresh|\d+ hours",),
     30: (r"TIT \d+|442 patients|300 steps|n = \d+|k = \d+|10⁻¹³|10 epochs|limit of 4",),
+    32: (r"ICPE \d+|10 Mbit/s",),
     28: (
         r"a third of\s+the time|loss of \.3|loss is \.3|τ = \d+|\d+ steps|\d+ at first",
         r"two shards|batches of 16|10 s of|1\.2 s a local|every 120 s|rate \.1",

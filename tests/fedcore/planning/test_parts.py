@@ -169,6 +169,27 @@ def test_a_task_of_one_part_is_a_task_without_parts() -> None:
     assert one.updates_per_second == pytest.approx(two.updates_per_second)
 
 
+def test_tasks_of_many_parts_and_of_few_are_taken_together() -> None:
+    few, many = [(3, 1, 1, 1)], [(9, 1, 1, 2), (9, 1, 1, 2), (9, 1, 1, 2)]
+    rows, now = list[Row](), 0.0
+    for task in range(3 * TASKS):
+        rows += rows_of(many if task % 2 else few, task, now)
+        now = rows[-1].start
+    told = predicted(trace_of("ann", rows), "fifo", 3)
+    assert told.utilisation["downlink"] / told.updates_per_second == pytest.approx(
+        (3 + 27) / 2, rel=0.05
+    )
+    assert told.updates_per_second <= told.bounds["downlink"]
+
+
+def test_an_order_without_parts_is_pointed_out() -> None:
+    divided = traced([(3, 2, 4, 5)])
+    rows = [row._replace(part=None) for task in divided.tasks for row in task.rows]
+    for order, count in (("whole", 0), ("fifo", 0), ("priority", 1)):
+        _, doubts = demands_of(trace_of("ann", [*rows[:5], *rows]), order=order)
+        assert sum("--order" in doubt for doubt in doubts) == count
+
+
 def test_parts_of_one_lane_cannot_be_worked_on_at_once() -> None:
     rows = [
         row._replace(start=0.0) if row.phase == "download" else row
