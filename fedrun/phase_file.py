@@ -3,7 +3,7 @@
 A line of JSON each. The first one names format, client and run; so does every later
 start of the client. All others are rows: ``task``, ``phase``, ``start`` and
 ``duration`` in seconds, ``bytes``, ``depends_on`` (the phase of the same task that it
-waited for, or null) and, with a download, ``version``.
+waited for, or null), with a download ``version``, and ``part`` where phases have parts.
 """
 
 import json
@@ -123,9 +123,10 @@ def _row(path: Path, number: int, found: dict[str, Any]) -> Row:
             f"{path}:{number}: column 'phase': expected one of {', '.join(PHASES)}, "
             f"got {found.get('phase')!r}"
         )
-    version = found.get("version")
-    if not (version is None or isinstance(version, int)):
-        raise ConfigError(f"{path}:{number}: column 'version': got {version!r}")
+    for name in ("version", "part"):
+        value = found.get(name)
+        if not (value is None or isinstance(value, int)):
+            raise ConfigError(f"{path}:{number}: column {name!r}: got {value!r}")
     try:
         row = Row(**found)
         check_row(row)

@@ -27,6 +27,7 @@ from benchmarks.claims import (
     hidden_transfers,
     i_prof,
     late_updates,
+    layers,
     linear_speed_up,
     normalisation,
     online,
@@ -77,6 +78,7 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     29: online.run,
     30: coded_training.run,
     31: focus.run,
+    32: layers.run,
 }
 FRESH = 200  # bounds and settings were chosen with seeds below 5
 RESULTS = Path(__file__).parent.parent / "results" / "claims.json"

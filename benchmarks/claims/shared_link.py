@@ -11,6 +11,21 @@ _CHUNK = 8 << 10  # bytes that a connection sends before the others have their t
 _CREDIT: Seconds = 0.005  # a sleep that lasted too long is made up for by so much
 
 
+class Way:
+    """One direction of a link: so many bytes a second, for whoever asks in turn."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate, self._free = rate, 0.0  # when it is free again
+
+    async def carry(self, nbytes: int) -> None:
+        """Waits until so many bytes have passed."""
+        now = time.monotonic()
+        start = max(now - _CREDIT, self._free)
+        self._free = end = start + nbytes / self._rate
+        if end > now:
+            await asyncio.sleep(end - now)
+
+
 class SharedLink(CountingProxy):
     """Forwards to a server at no more than so many bytes a second in each direction.
 
@@ -19,19 +34,14 @@ class SharedLink(CountingProxy):
 
     def __init__(self, target: str, up: float, down: float) -> None:
         super().__init__(target)
-        self._rate = {"up": up, "down": down}
-        self._free = {"up": 0.0, "down": 0.0}  # when each direction is free again
+        self._ways = {"up": Way(up), "down": Way(down)}
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK):
-                now = time.monotonic()
-                start = max(now - _CREDIT, self._free[way])
-                self._free[way] = end = start + len(data) / self._rate[way]
-                if end > now:
-                    await asyncio.sleep(end - now)
+                await self._ways[way].carry(len(data))
                 self.sent[way] += len(data)
                 writer.write(data)
                 await writer.drain()

@@ -1,13 +1,14 @@
 """The demands of a trace's tasks on the client, the server and its link."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fedcore.errors import ConfigError
+from fedcore.planning.parts import Order, Parts, parts_of
 from fedcore.planning.trace import OWN, Trace
 from fedcore.typing import Seconds
 
@@ -39,6 +40,20 @@ class Demands(NamedTuple):
     """Of each resource: bytes, or seconds of work, a second."""
     rates: Mapping[str, float]
     """The most that one client gets of each resource."""
+    parts_J: Sequence[Parts] = ()
+    """The parts of the tasks, if they overlap."""
+
+    @property
+    def tasks(self) -> Sequence[Parts]:
+        """Transfers and computations of each task."""
+        columns = (self.down_J.tolist(), self.own_J.tolist(), self.up_J.tolist())
+        return self.parts_J or [
+            Parts.whole(*task) for task in zip(*columns, strict=True)
+        ]
+
+    def speed(self, resource: str) -> float:
+        """Returns what a client alone gets of a resource."""
+        return min(self.capacities[resource], self.rates[resource])
 
     def solo(self, resource: str) -> Floats:
         """Seconds (J,) that the tasks need a resource if no other client does."""
@@ -47,14 +62,24 @@ class Demands(NamedTuple):
             "uplink": self.up_J,
             "aggregator": self.server_J,
         }[resource]
-        speed = min(self.capacities[resource], self.rates[resource])
-        return amount_J / speed
+        return amount_J / self.speed(resource)
+
+    @property
+    def hidden(self) -> Seconds:
+        """The mean time that the overlap of its parts spares a client alone."""
+        if not self.parts_J:
+            return 0.0
+        way = self.speed("downlink"), self.speed("uplink")
+        overlapped_J = [parts.seconds(*way) for parts in self.parts_J]
+        whole_J = self.own_J + self.solo("downlink") + self.solo("uplink")
+        return float(np.mean(whole_J - overlapped_J))
 
     @property
     def cycle(self) -> Seconds:
         """The mean time of a task of a client alone."""
         own = self.request_J + self.own_J + self.reply_J
-        return float(np.mean(own + sum(self.solo(name) for name in RESOURCES)))
+        whole_J = own + sum(self.solo(name) for name in RESOURCES)
+        return float(np.mean(whole_J)) - self.hidden
 
     def bounds(self, clients: int, down: float | None = None) -> dict[str, float]:
         """Returns the most updates a second that each resource and the clients allow.
@@ -75,8 +100,7 @@ class Demands(NamedTuple):
             name: self.capacities[name] / amount if amount else math.inf
             for name, amount in amounts.items()
         }
-        speed = min(self.capacities["downlink"], self.rates["downlink"])
-        cycle = self.cycle - (usual - down) / speed
+        cycle = self.cycle - (usual - down) / self.speed("downlink")
         return {**found, "clients": clients / cycle if cycle > 0 else math.inf}
 
     @property
@@ -101,6 +125,7 @@ def demands_of(
     up: float | None = None,
     down: float | None = None,
     server: Seconds | None = None,
+    order: Order = "fifo",
 ) -> tuple[Demands, list[str]]:
     """Divides a trace into what is shared and what is the client's own.
 
@@ -116,6 +141,7 @@ def demands_of(
         down: likewise from the server.
         server: seconds that the server works on an update. Without it, what a verdict
             takes longer than the shortest answer to a request.
+        order: of transmission, if tasks have parts; ``whole``: nothing overlaps.
 
     Returns:
         The demands, and what they assume, in sentences.
@@ -153,6 +179,18 @@ def demands_of(
             )
     own_J = total(*(name for name in OWN if name != "settle"))
     idle_J = np.array([t.idle for t in tasks])
+    parts_J, has_parts = list[Parts](), any(task.rows for task in tasks)
+    if order == "priority" and not has_parts:
+        doubts.append("The trace has no parts that could have an order (--order).")
+    if order != "whole" and has_parts:
+        parts_J = [
+            parts_of(task.rows, order).of_bytes(*nbytes)
+            if task.rows
+            else Parts.whole(nbytes[0], own, nbytes[1])
+            for task, own, *nbytes in zip(
+                tasks, own_J.tolist(), down_J.tolist(), up_J.tolist(), strict=True
+            )
+        ]
     return (
         Demands(
             request_J,
@@ -164,6 +202,7 @@ def demands_of(
             np.array([t.is_fresh for t in tasks]),
             {"downlink": c_down, "uplink": c_up, "aggregator": 1.0},
             {"downlink": r_down, "uplink": r_up, "aggregator": 1.0},
+            parts_J,
         ),
         doubts,
     )

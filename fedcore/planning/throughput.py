@@ -13,15 +13,16 @@ aggregator), and the way back (own delay). The three resources are processor-sha
 queues (:mod:`fedcore.planning.processor_sharing`) in which a connection has a rate of
 its own at most. A client takes the traced tasks in a random order and begins anew, in
 another order, when it has taken all: one client alone so takes exactly the time of the
-trace. We depart from the papers in that a download is one transfer and is not split
-into parts that computations wait for one by one, since clients here train on whole
-models.
+trace. Where the trace has parts, computations wait for those that they need alone, and
+overlap with transfers (:mod:`fedcore.planning.parts`); a task without parts has one of
+each kind. We depart from the papers in that a connection carries one part after the
+other each way, and not several at once as TensorFlow does.
 """
 
 import heapq
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,12 +30,16 @@ import numpy.typing as npt
 
 from fedcore.errors import ConfigError
 from fedcore.planning.demands import RESOURCES, Demands
+from fedcore.planning.parts import Parts
 from fedcore.planning.processor_sharing import ProcessorSharing
 from fedcore.rng import Key
 from fedcore.typing import Seconds
 
 STEPS = ("request", "wait", "download", "own", "upload", "server", "reply")
-"""What a client does in the model, in order; ``wait`` is for a round to begin."""
+"""What a client does in the model, in order; ``wait`` is for a round to begin.
+``download`` and ``own`` alternate for each part, and ``download`` and ``upload`` are
+what the client waits for transfers."""
+_DOWNLOAD = STEPS.index("download")
 UPDATES = 10_000
 
 
@@ -116,6 +121,34 @@ class _Draws:
         return self._next.popleft()
 
 
+class _Work:
+    """How far a client is with the parts of its task."""
+
+    __slots__ = ("arrived", "down", "ended", "is_sending", "parts", "sent")
+
+    def __init__(self, parts: Parts, down: Sequence[float]) -> None:
+        self.parts, self.down = parts, down
+        self.arrived = self.ended = self.sent = 0
+        self.is_sending = False
+
+    @property
+    def has_model(self) -> bool:
+        """Whether all that the next computation needs is there."""
+        return self.arrived >= min(self.parts.needs[self.ended], len(self.down))
+
+    @property
+    def may_send(self) -> bool:
+        """Whether the next part of the update is computed, and the uplink is free."""
+        if self.is_sending or self.sent == len(self.parts.up):
+            return False
+        return self.parts.after[self.sent] <= self.ended
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is on its way."""
+        return self.sent == len(self.parts.up) and self.arrived == len(self.down)
+
+
 class _Run:
     """The discrete events of one prediction."""
 
@@ -137,9 +170,9 @@ class _Run:
         self._delays: list[tuple[Seconds, int, int]] = []
         self._number = 0
         # Lists, since they are read one number at a time.
-        self._request, self._own = demands.request_J.tolist(), demands.own_J.tolist()
-        self._up: list[float] = demands.up_J.tolist()
-        self._down: list[float] = demands.down_J.tolist()
+        self._request = demands.request_J.tolist()
+        self._parts = demands.tasks
+        self._work = [_Work(self._parts[0], ())] * clients
         self._server = demands.server_J.tolist()
         self._reply = demands.reply_J.tolist()
         self._now: Seconds = 0.0
@@ -208,16 +241,31 @@ class _Run:
 
     def _until(self, updates: int) -> None:
         """Goes on until so many tasks have ended since counting began."""
-        delays, links = self._delays, list(self._links.values())
+        delays, links = self._delays, self._links
         while self._done < updates:
-            now, served = delays[0][0] if delays else math.inf, None
-            for link in links:
+            now, served = delays[0][0] if delays else math.inf, ""
+            for name, link in links.items():
                 at = link.next_departure()
                 if at < now:
-                    now, served = at, link
+                    now, served = at, name
             self._now = now
-            client = heapq.heappop(delays)[2] if served is None else served.depart(now)
-            self._leave(client, now)
+            client = links[served].depart(now) if served else heapq.heappop(delays)[2]
+            self._end(served, client, now)
+
+    def _end(self, served: str, client: int, now: Seconds) -> None:
+        """Ends what a client had a resource for, or a delay of its own."""
+        work = self._work[client]
+        match served:
+            case "downlink":
+                work.arrived += 1
+                self._receive(client, now)
+                self._go_on(client, now)
+            case "uplink":
+                work.sent, work.is_sending = work.sent + 1, False
+                self._send(client, now)
+                self._go_on(client, now)
+            case _:
+                self._leave(client, now)
 
     def _enter(self, client: int, step: int, now: Seconds) -> None:
         """Begins a client's step, or goes through it if it takes no time."""
@@ -232,16 +280,14 @@ class _Run:
                     self._waiting.add(client)
                 else:
                     self._leave(client, now)
-            case "download":
-                amount = self._download(client)
-                self._pulls, self._got = self._pulls + 1, self._got + amount
-                self._serve("downlink", client, now, amount)
+            case "download" | "upload":
+                self._go_on(client, now)
             case "own":
-                self._delay(client, now, self._own[task])
-            case "upload":
-                self._serve("uplink", client, now, self._up[task])
+                work = self._work[client]
+                self._delay(client, now, work.parts.own[work.ended])
             case "server":
-                self._serve("aggregator", client, now, self._server[task])
+                if not self._serve("aggregator", client, now, self._server[task]):
+                    self._leave(client, now)
             case _:
                 self._delay(client, now, self._reply[task])
 
@@ -249,34 +295,77 @@ class _Run:
         """Ends a client's step."""
         step = self._step[client]
         self._seconds[step] += now - self._since[client]
-        if STEPS[step] == "server":
-            self._accept(client, now)
-        elif STEPS[step] == "wait":
-            self._called.discard(client)
-        elif STEPS[step] == "reply":
-            self._done += 1
-        self._enter(client, (step + 1) % len(STEPS), now)
+        following = (step + 1) % len(STEPS)
+        match STEPS[step]:
+            case "wait":
+                self._called.discard(client)
+                self._begin(client, now)
+            case "own":
+                work = self._work[client]
+                work.ended += 1
+                self._send(client, now)
+                if work.ended < len(work.parts.own):
+                    following = _DOWNLOAD
+            case "server":
+                self._accept(client, now)
+            case "reply":
+                self._done += 1
+        self._enter(client, following, now)
+
+    def _begin(self, client: int, now: Seconds) -> None:
+        """Lets the first part of the model come."""
+        down = self._download(client)
+        self._pulls, self._got = self._pulls + 1, self._got + sum(down)
+        self._work[client] = _Work(self._parts[self._task[client]], down)
+        self._receive(client, now)
+
+    def _receive(self, client: int, now: Seconds) -> None:
+        """Lets the next part of the model come."""
+        work = self._work[client]
+        while work.arrived < len(work.down):
+            if self._serve("downlink", client, now, work.down[work.arrived]):
+                return
+            work.arrived += 1
+
+    def _send(self, client: int, now: Seconds) -> None:
+        """Sends the next part of the update, if it is computed."""
+        work = self._work[client]
+        while work.may_send:
+            if self._serve("uplink", client, now, work.parts.up[work.sent]):
+                work.is_sending = True
+                return
+            work.sent += 1
+
+    def _go_on(self, client: int, now: Seconds) -> None:
+        """Ends a step that waits for a transfer, if that has come."""
+        work = self._work[client]
+        match STEPS[self._step[client]]:
+            case "download" if work.has_model:
+                self._leave(client, now)
+            case "upload" if work.is_over:
+                self._leave(client, now)
 
     def _delay(self, client: int, now: Seconds, seconds: Seconds) -> None:
         self._number += 1
         heapq.heappush(self._delays, (now + seconds, self._number, client))
 
-    def _serve(self, name: str, client: int, now: Seconds, amount: float) -> None:
+    def _serve(self, name: str, client: int, now: Seconds, amount: float) -> bool:
+        """Takes a client's job to a resource; False: it needs no time."""
         link = self._links[name]
-        if amount > 0 and not link.is_free:
-            link.arrive(now, amount, client)
-        else:
-            self._leave(client, now)
+        if not amount > 0 or link.is_free:
+            return False
+        link.arrive(now, amount, client)
+        return True
 
-    def _download(self, client: int) -> float:
-        """Returns the bytes of the newest version, or of the client's own."""
+    def _download(self, client: int) -> Sequence[float]:
+        """Returns the parts of the newest version, or of the client's own."""
         is_same = self._base[client] == self._version
         self._base[client] = self._version
         if not is_same:
-            return self._down[self._fresh[client].take()]
+            return self._parts[self._fresh[client].take()].down
         if self._has_same:
-            return self._down[self._same[client].take()]
-        return 0.0
+            return self._parts[self._same[client].take()].down
+        return ()
 
     def _accept(self, client: int, now: Seconds) -> None:
         """Counts an update that the server has taken; K of them make a version."""

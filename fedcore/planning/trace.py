@@ -30,6 +30,8 @@ PHASES = {
 ORDER = tuple(PHASES)
 OWN = ("decode", "evaluate", "compute", "pace", "encode", "settle")
 """The phases that need neither the network nor the server."""
+_LANES = {"request": "down", "download": "down", "upload": "up", "verdict": "up"}
+"""Phases of one lane go on one after the other also where a task has parts."""
 LEAST_TASKS = 10
 NO_UPLOADS = "No upload has bytes: the uplink is taken to be free, whatever its rate."
 NO_DOWNLOADS = (
@@ -50,6 +52,8 @@ class Row(NamedTuple):
     """The phase of the task that it waits for; None: the task before."""
     version: int | None = None
     """The version that was downloaded."""
+    part: int | None = None
+    """The layer, where a phase is divided; it waits for the same one of the other."""
 
 
 class PhaseTimes(NamedTuple):
@@ -65,11 +69,15 @@ class PhaseTimes(NamedTuple):
     """The time until the next task that belongs to no phase."""
     is_fresh: bool
     """Whether the model was newer than that of the task before."""
+    hidden: Seconds = 0.0
+    """The time of parts that went on beside others."""
+    rows: Sequence[Row] = ()
+    """Those of a task in parts."""
 
     @property
     def cycle(self) -> Seconds:
         """The whole time of the task."""
-        return sum(self.seconds.values()) + self.idle
+        return sum(self.seconds.values()) + self.idle - self.hidden
 
 
 class Trace(NamedTuple):
@@ -112,6 +120,10 @@ def check_row(row: Row) -> None:
         raise ConfigError(
             f"phase {row.phase!r}: expected {wanted} bytes, got {row.bytes}"
         )
+    if row.part is not None and row.part < 0:
+        raise ConfigError(
+            f"phase {row.phase!r}: expected a part from 0 on, got {row.part}"
+        )
     if row.depends_on is not None and row.depends_on not in ORDER:
         raise ConfigError(
             f"phase {row.phase!r}: depends on {row.depends_on!r}, which is no phase; "
@@ -134,12 +146,14 @@ def trace_of(client: str, rows: Iterable[Row]) -> Trace:
     found, left_out, before = list[PhaseTimes](), 0, None
     for place, own in enumerate(given):
         after = given[place + 1][0].start if place + 1 < len(given) else None
-        counts = Counter(row.phase for row in own)
+        counts = Counter((row.phase, row.part) for row in own)
+        uploads = [count for (phase, _), count in counts.items() if phase == "upload"]
         if not place:
             pass  # it loads the data, and may know the first version already
         elif (
-            not {"upload", "verdict"} <= set(counts)
-            or counts["upload"] > 1
+            not uploads
+            or ("verdict", None) not in counts
+            or max(uploads) > 1
             or own[0].phase == "upload"
         ):
             left_out += 1
@@ -162,22 +176,39 @@ def trace_of(client: str, rows: Iterable[Row]) -> Trace:
 
 def _task(own: list[Row], after: Seconds | None, before: int | None) -> PhaseTimes:
     seconds = dict[str, Seconds]()
-    version, end = None, -math.inf
+    has_parts = any(row.part is not None for row in own)
+    version, ends = None, dict[str, Seconds]()
     for row in own:
         check_row(row)
+        lane = _LANES.get(row.phase, "own") if has_parts else ""
+        end = ends.get(lane, -math.inf)
         if row.start < end - 1e-3:
             raise ConfigError(
                 f"task {row.task}: phase {row.phase!r} starts at {row.start:g} s, "
                 f"before the phase in front of it ends ({end:g} s)"
             )
-        end = row.start + row.duration
+        ends[lane] = row.start + row.duration
         seconds[row.phase] = seconds.get(row.phase, 0.0) + row.duration
         version = row.version if row.version is not None else version
-    last = end if after is None or after < end else after
-    idle = max(0.0, last - own[0].start - sum(seconds.values()))
+    last = max(ends.values()) if after is None else max(after, *ends.values())
+    total = sum(seconds.values())
+    busy = _busy(own) if has_parts else total
+    idle = max(0.0, last - own[0].start - busy)
     down = sum(row.bytes for row in own if row.phase in ("request", "download"))
     up = sum(row.bytes for row in own if row.phase in ("upload", "verdict"))
-    return PhaseTimes(seconds, down, up, idle, version is None or version != before)
+    is_fresh = version is None or version != before
+    rows = own if has_parts else ()
+    return PhaseTimes(seconds, down, up, idle, is_fresh, total - busy, rows)
+
+
+def _busy(rows: Iterable[Row]) -> Seconds:
+    """Returns the time in which at least one of the rows went on."""
+    busy, end = 0.0, -math.inf
+    for row in sorted(rows, key=lambda row: row.start):
+        after = row.start + row.duration
+        busy += max(0.0, after - max(end, row.start))
+        end = max(end, after)
+    return busy
 
 
 def _doubts(tasks: Sequence[PhaseTimes], left_out: int) -> list[str]:

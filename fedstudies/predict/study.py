@@ -12,6 +12,7 @@ from rich.console import Console
 from fedcore.config import Count
 from fedcore.errors import ConfigError
 from fedcore.planning.demands import demands_of
+from fedcore.planning.parts import Order
 from fedcore.planning.throughput import Pace, Prediction
 from fedcore.planning.throughput import predict as predicted
 from fedcore.planning.trace import Trace
@@ -76,6 +77,9 @@ class Predict(Study[Forecast]):
     server_ms: Annotated[float | None, Option("MS")] = None
     """How long the server works on an update. Without it, what a verdict takes longer
     than the shortest answer to a request."""
+    order: Order = "fifo"
+    """How the parts of a trace's model travel: as updates bring them, as they are
+    needed, or as a whole, so that nothing overlaps."""
     seed: Annotated[int, Field(ge=0)] = 0
     """The seed of the draws."""
 
@@ -116,7 +120,9 @@ class Predict(Study[Forecast]):
         up, down = _bytes(self.server_up_mbit), _bytes(self.server_down_mbit)
         server = None if self.server_ms is None else self.server_ms / 1000
         trace = self._read(up, down)
-        demands, assumed = demands_of(trace, up=up, down=down, server=server)
+        demands, assumed = demands_of(
+            trace, up=up, down=down, server=server, order=self.order
+        )
         rows, doubts = list[Prediction](), [*trace.doubts, *assumed]
 
         def forecast() -> Forecast:

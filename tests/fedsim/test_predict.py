@@ -10,6 +10,7 @@ from click.testing import CliRunner
 import latecomer
 from fedcore.errors import ConfigError
 from fedsim.cli import main
+from tests.fedcore.planning.test_parts import rows_of
 from tests.fedrun.test_phase_file import lines, written
 from tests.fedview.what_if.federation import simulated
 
@@ -101,6 +102,29 @@ def test_what_the_server_works_is_a_guess_that_is_told(tmp_path: Path) -> None:
     assert any("(--server-ms)" in doubt for doubt in guessed)
     given = latecomer.predict(trace, [2], server_ms=5.0).doubts
     assert not any("(--server-ms)" in doubt for doubt in given)
+
+
+def test_the_order_of_parts_changes_the_time(tmp_path: Path) -> None:
+    layers = [(100, 1, 2, 100), (300, 1, 2, 300)]
+    rows, now = lines(0), 0.0
+    for task in range(13):
+        own = rows_of(layers, task, now)
+        rows += [{**row._asdict(), "bytes": row.bytes * 1000} for row in own]
+        now = own[-1].start
+    trace = written(tmp_path, rows)
+    rates = list[float]()
+    for order in ("whole", "fifo", "priority"):
+        words = ["predict", str(trace), "--json", "--workers", "1", "--order", order]
+        done = CliRunner().invoke(main, words)
+        found = json.loads(done.stdout)["predictions"][0]
+        rates.append(found["updates_per_second"])
+    assert rates[0] < rates[1] < rates[2]
+    trace = written(tmp_path, [*rows[:-1], {**rows[-1], "part": -1}])
+    with pytest.raises(ConfigError, match="expected a part from 0 on, got -1"):
+        latecomer.predict(trace)
+    trace = written(tmp_path, [*rows[:-1], {**rows[-1], "part": "x"}])
+    with pytest.raises(ConfigError, match="column 'part': got 'x'"):
+        latecomer.predict(trace)
 
 
 # ---------------------------------------------------------------------- from a journal
