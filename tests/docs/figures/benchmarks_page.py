@@ -7,7 +7,6 @@ from benchmarks import ablation
 from benchmarks.asynchrony.contenders import BOOSTED
 from benchmarks.bytes.levers import Came
 from benchmarks.bytes.tasks import TASKS
-from benchmarks.series import runs
 from tests.docs.figures import asynchrony
 from tests.docs.figures.series import Pool, Saved, Series, pool, saved
 from tests.docs.figures.units import Quote
@@ -168,16 +167,16 @@ def _disasters() -> Iterator[Quote]:
 # --------------------------------------------------------------------- simulation
 
 
-def rates(task: str, row: str, column: str = "updates/s", run: int = 0) -> Series:
-    """A column of a contender, in the run that was saved as this one."""
-    rows = runs(saved("simulation", "tasks", task))[run]["rows"]
+def rates(task: str, row: str, column: str = "updates/s") -> Series:
+    """A column of a contender, in the newest run."""
+    rows = saved("simulation", "tasks", task)["rows"]
     return Series.of(rows[row][column]["values"])
 
 
-def contest(task: str, row: str, run: int = 0) -> Pool:
+def contest(task: str, row: str) -> Pool:
     """All of a contender, and how it compares with the first one."""
-    rows = runs(saved("simulation", "tasks", task))[run]["rows"]
-    us, them = (rates(task, name, run=run) for name in (next(iter(rows)), row))
+    rows = saved("simulation", "tasks", task)["rows"]
+    us, them = (rates(task, name) for name in (next(iter(rows)), row))
     return pool(rows[row], more=[us.over(them), them.over(us)])
 
 
@@ -195,7 +194,7 @@ def _simulation() -> Iterator[Quote]:
     chapter = "`make simulation`"
     tasks = saved("simulation")["tasks"]
     for task, kept in tasks.items():
-        rows = runs(kept)[0]["rows"]
+        rows = kept["rows"]
         table = f"{chapter} / {TABLES.get(task, task)}"
         for name in sorted(rows, key=len, reverse=True):
             label = TOLD.get(name, name.removesuffix(" clients"))
@@ -205,7 +204,7 @@ def _simulation() -> Iterator[Quote]:
     more, about = [large, tiny, large.over(tiny)], (r"15 clients.*rows take",)
     about += (r"20 steps|25 rows",)
     yield Quote(chapter, "One tiny client", pool(more=more), about)
-    bounds = [run["targets"] for task in "AB" for run in runs(tasks[task])[:1]]
+    bounds = [tasks[task]["targets"] for task in "AB"]
     yield Quote(f"{chapter} / asked for", "", pool(bounds))
     yield Quote(chapter, "At most 1.15", pool(tasks["population"]["targets"]))
     last, codec = list(tasks["asynchronous"]["rows"])[-1], "rounds, top-k with memories"
@@ -215,14 +214,6 @@ def _simulation() -> Iterator[Quote]:
     two = rates("processes", "2 processes").over(rates("processes", "1 process"))
     asked = tasks["processes"]["targets"]
     yield Quote(chapter, "Two processes are", pool(asked, more=[two]))
-    newest = [
-        rates(task, "latecomer", run=-1).over(rates(task, "blazefl 2.0.3", run=-1))
-        for task in "AB"
-    ]
-    loads = [runs(tasks[task])[-1]["machine"].get("load", 0) for task in "AB"]
-    memory = [rates(task, "blazefl 2.0.3", "MB", -1) for task in "AB"]
-    more = [*newest, *memory, Series.of(loads)]
-    yield Quote(chapter, "blazefl", pool(more=more), (r"blazefl 2\.0\.3",))
 
 
 # --------------------------------------------------------------------- asynchrony

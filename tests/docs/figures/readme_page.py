@@ -47,7 +47,8 @@ def quotes() -> Iterator[Quote]:
     yield Quote(CHAPTER, "Of 1,151 mistakes", pool(*([count] for count in counts)))
     ours = {task: rates(task, "latecomer") for task in "AB"}
     more = [rates(task, NUMPY).over(ours[task]) for task in "AB"]
-    yield Quote(CHAPTER, "Bare batched products", pool(more=more))
+    about = (r"2026-11-28\s+and 29",)
+    yield Quote(CHAPTER, "Bare batched products", pool(more=more), about)
 
 
 def rows() -> set[str]:
