@@ -216,7 +216,7 @@ class _Node:
         layout = RecordLayout.of(_arrays(content))
         algorithm = parse_algorithm(told.algorithm).build(layout.spec)
         state = ParticipantState(cid, told.run_id, told.epoch)
-        participant = Participant(algorithm, state)
+        participant = Participant(algorithm.of_client(told.name), state)
         return cls(
             told.name,
             told.seed,
@@ -258,7 +258,7 @@ class _Node:
             saved["algorithm"],
             algorithm,
             layout,
-            Participant(algorithm, state),
+            Participant(algorithm.of_client(saved["name"]), state),
             first,
         )
 
@@ -353,7 +353,7 @@ class _Node:
         trained = Trained(
             delta_D=start_D - trained_D,
             samples=found.samples,
-            steps=config.step_count(1),  # the app's own steps are not known
+            steps=config.step_count(found.samples),  # the app's own are not known
             loss=found.loss,
             kept=state.kept,
             metrics=keep_finite(found.metrics),

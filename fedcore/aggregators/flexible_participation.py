@@ -49,18 +49,32 @@ class FlexibleParticipation(AggregatorConfig):
     """The largest coefficient of C."""
 
     def fits(self, roles: Roles) -> None:
-        """Refuses tasks that are smaller than the recipe's.
+        """Refuses tasks whose share of the recipe's work says something else.
 
         Raises:
-            ValueError: a controller at the server sizes them.
+            ValueError: there may be such tasks.
         """
+        if self.scheme == "B":
+            return
+        client, begin = roles.client, "aggregator: flexible_participation"
         for controller in roles.controllers:
-            if controller.is_at_server and self.scheme != "B":
+            if controller.is_at_server:
                 raise ValueError(
-                    "aggregator: flexible_participation weighs a task by the share of "
-                    f"the recipe's steps, and controller {controller.kind} asks for "
-                    "others; leave it out, or take scheme B"
+                    f"{begin} weighs a task by the share of the recipe's steps, and "
+                    f"controller {controller.kind} asks for others; leave it out, or "
+                    "take scheme B"
                 )
+        if client.may_choose:
+            raise ValueError(
+                f"{begin} must know the steps of a whole task; leave client.may_choose "
+                "out, and use overrides, or take scheme B"
+            )
+        if client.mixes_tasks:
+            raise ValueError(
+                f"{begin} weighs one task, and an update of {client.kind} with these "
+                "settings holds those of earlier ones; take local_sgd with "
+                "keep_momentum: false, or scheme B"
+            )
 
     def coefficient(self, work: Work) -> float:
         """Returns that of the scheme."""

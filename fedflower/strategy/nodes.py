@@ -273,7 +273,7 @@ class Post:
             digest=content_digest(packed),
             settled=NOTHING_SETTLED,
             samples=found.samples,
-            steps=config.step_count(1),  # the app's own steps are not known
+            steps=config.step_count(found.samples),  # the app's own are not known
             update_norm=norm(delta_D),
             loss=found.loss,
             metrics=keep_finite(found.metrics),

@@ -55,6 +55,13 @@ def _require_same_companions(was: AlgorithmConfig, other: AlgorithmConfig) -> No
             f"{other.client.kind}: other vectors travel beside the model, or other "
             "models in its place"
         )
+    for aggregator in (was.aggregator, other.aggregator):
+        if was.aggregator != other.aggregator and aggregator.multiplies:
+            raise ConfigError(
+                f"algorithm.aggregator: a run of {was.aggregator.kind} cannot be "
+                f"replayed with {other.aggregator.kind}: clients multiply updates "
+                f"for {aggregator.kind}"
+            )
 
 
 def trainers(journal: Journal) -> list[str]:

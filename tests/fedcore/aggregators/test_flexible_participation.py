@@ -130,3 +130,26 @@ def test_what_was_folded_back_counts_as_in_its_own_task(remembers: bool) -> None
     count = 2 * STEPS if remembers else STEPS
     step_D = -LR / 50 * made.curves_ND[0] * made.goals_ND[0]
     np.testing.assert_allclose(moved_D, count * step_D, rtol=1e-3)
+
+
+@pytest.mark.parametrize("scheme", ["A", "B", "C"])
+@pytest.mark.parametrize(
+    ("client", "words"),
+    [
+        ({"kind": "overlap_local_sgd"}, "holds those of earlier ones"),
+        (
+            {"kind": "local_sgd", "momentum": 0.9, "keep_momentum": True},
+            "keep_momentum",
+        ),
+        ({"kind": "local_sgd", "may_choose": ["batch"]}, "leave client.may_choose out"),
+    ],
+)
+def test_what_says_something_else_than_the_share_is_refused(
+    scheme: Any, client: dict[str, Any], words: str
+) -> None:
+    given = {"client": client, "aggregator": FlexibleParticipation(scheme=scheme)}
+    if scheme == "B":
+        Recipe.model_validate(given)
+        return
+    with pytest.raises(ValueError, match=words):
+        Recipe.model_validate(given)

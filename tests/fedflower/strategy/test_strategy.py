@@ -554,3 +554,29 @@ def test_a_file_or_a_mapping_gives_the_settings(tmp_path: Path) -> None:
     assert (read.algorithm.kind, read.algorithm.buffer, read.seed) == ("fed_buff", 5, 7)
     read = Latecomer({"kind": "fed_buff", "buffer": 5}, buffer=6, seed=3).config
     assert (read.algorithm.kind, read.algorithm.buffer, read.seed) == ("fed_buff", 6, 3)
+
+
+@pytest.mark.parametrize("mods", [(), PLAIN])
+@pytest.mark.parametrize(
+    "aggregator",
+    [
+        {"kind": "fed_nova"},
+        {"kind": "flexible_participation", "scheme": "A"},
+        {"kind": "flexible_participation", "scheme": "C"},
+    ],
+)
+def test_the_whole_work_of_a_node_counts_once(
+    mods: Any, aggregator: dict[str, Any]
+) -> None:
+    client: dict[str, Any] = {"kind": "local_sgd", "epochs": 1}
+    if aggregator["kind"] == "flexible_participation":  # FedNova is no mean of these
+        client["overrides"] = [{"clients": [str(NODES[0])], "epochs": 2}]
+    more = {"kind": "fed_avg", "buffer": len(NODES), "client": client, **EXACT}
+    mean, other = (
+        started(grid_of(*mods), None, aggregator=each, **more)
+        for each in ({"kind": "weighted_mean"}, aggregator)
+    )
+    for name, array in mean.arrays.items():
+        np.testing.assert_allclose(
+            array.numpy(), other.arrays[name].numpy(), rtol=1e-5, atol=1e-6
+        )

@@ -45,3 +45,11 @@ def test_updates_without_control_variates_are_not_replayed_with_them(
 ) -> None:
     with pytest.raises(ConfigError, match="a run of local_sgd cannot be replayed with"):
         version(run, "algorithm.kind=scaffold")
+
+
+@pytest.mark.parametrize("kind", ["fed_nova", "flexible_participation"])
+def test_updates_are_not_replayed_by_an_aggregator_that_multiplies_them(
+    run: Written, kind: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"cannot be replayed with {kind}: clients"):
+        version(run, f"algorithm.aggregator.kind={kind}")
