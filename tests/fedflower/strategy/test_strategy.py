@@ -571,7 +571,8 @@ def test_the_whole_work_of_a_node_counts_once(
     client: dict[str, Any] = {"kind": "local_sgd", "epochs": 1}
     if aggregator["kind"] == "flexible_participation":  # FedNova is no mean of these
         client["overrides"] = [{"clients": [str(NODES[0])], "epochs": 2}]
-    more = {"kind": "fed_avg", "buffer": len(NODES), "client": client, **EXACT}
+    more: dict[str, Any] = {"kind": "fed_avg", "buffer": len(NODES)}
+    more |= {"client": client, **EXACT}
     mean, other = (
         started(grid_of(*mods), None, aggregator=each, **more)
         for each in ({"kind": "weighted_mean"}, aggregator)
