@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -46,6 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not console.is_terminal:
         console.width = 120
     for name in options.benchmarks or BENCHMARKS:
+        if name == "scraping" and find_spec("uvicorn") is None:
+            console.print("scraping: not tried, it needs pip install 'latecomer[web]'")
+            continue
         where = machine()
         with console.status(name):
             report = BENCHMARKS[name](scale)
