@@ -69,6 +69,13 @@ class FedNova(AggregatorConfig):
                 "take local_sgd with keep_momentum: false"
             )
 
+        if roles.client.effort(2) < 1:
+            raise ValueError(
+                "aggregator: fed_nova divides by what steps add up to, and with this "
+                f"lr and pull of {roles.client.kind} they undo one another; take a "
+                "lower lr"
+            )
+
     def coefficient(self, work: Work) -> float:
         """Returns A/a."""
         return work.whole / work.effort

@@ -173,3 +173,14 @@ def test_unequal_steps_do_not_move_the_optimum() -> None:
 def test_updates_that_hold_steps_of_earlier_tasks_are_refused(client: Any) -> None:
     with pytest.raises(ValidationError, match="fed_nova counts the steps of one task"):
         FedNovaRecipe(client=client)
+
+
+@pytest.mark.parametrize(("mu", "is_refused"), [(9.0, False), (20.0, True)])
+def test_steps_that_undo_one_another_are_refused(mu: float, is_refused: bool) -> None:
+    client = {"kind": "fed_prox", "lr": 0.1, "mu": mu, "steps": 2}
+    given = {"client": client, "aggregator": {"kind": "fed_nova"}}
+    if not is_refused:
+        FedAvg.model_validate(given)
+        return
+    with pytest.raises(ValueError, match="they undo one another"):
+        FedAvg.model_validate(given)
