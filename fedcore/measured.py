@@ -33,7 +33,7 @@ class Device(NamedTuple):
     battery: float | None = None
     """The share of its charge, from 0 to 1."""
     core_watts: float | None = None
-    """The energy for each second that a core was busy, since the last request."""
+    """The energy for each second that a core was busy, in the task before."""
 
     def clean(self) -> "Device":
         """Returns the device without what cannot be, and with a name that prints."""

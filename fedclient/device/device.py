@@ -37,11 +37,17 @@ class Power(NamedTuple):
     joules: float | None = None
     busy: Seconds | None = None
 
+    def joules_since(self, before: "Power") -> float | None:
+        """Returns the joules that were used since; None if unknown."""
+        if self.joules is None or before.joules is None or self.joules < before.joules:
+            return None  # a counter that is full begins anew
+        return self.joules - before.joules
+
     def core_watts(self, before: "Power") -> float | None:
-        """Returns the joules for each busy second of a core; None if unknown."""
+        """Returns the joules for each busy second of a core since; None if unknown."""
         if self.busy is None or before.busy is None:
             return None
-        used, busy = joules_since(before.joules, self.joules), self.busy - before.busy
+        used, busy = self.joules_since(before), self.busy - before.busy
         return None if used is None or busy < _LEAST_BUSY else used / busy
 
 
@@ -80,13 +86,6 @@ def joules() -> float | None:
     The counter starts at an arbitrary time, and begins anew when it overflows.
     """
     return number(_ENERGY, 1e-6)
-
-
-def joules_since(before: float | None, now: float | None) -> float | None:
-    """Returns the joules between two values of the counter; None if unknown."""
-    if before is None or now is None or now < before:
-        return None
-    return now - before
 
 
 def _cores() -> int | None:

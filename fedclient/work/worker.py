@@ -8,8 +8,8 @@ from typing import Any
 from fedclient.device.conditions.gate import ALWAYS, Gate
 from fedclient.device.device import (
     NO_ENERGY,
+    Power,
     joules,
-    joules_since,
     read_power,
     this_device,
 )
@@ -82,7 +82,7 @@ class Worker:
         self._refreshed = self._flushed = False  # while leaving
         self._task: int | None = None
         self._device: Device | None = None  # at the request for this task
-        self._power = read_power()  # at the same time; before the first, at the start
+        self._core_watts: float | None = None  # in the last task that tells it
         self._plan: Plan | None = None
         self._ahead = Ahead()
         self._charged = 0  # bytes counted against the day's budget
@@ -215,9 +215,7 @@ class Worker:
         """Returns the facts of this device now; None if nobody looks at them."""
         if not self._member.algorithm.config.uses_device:
             return None
-        before, self._power = self._power, read_power()
-        core_watts = self._power.core_watts(before)
-        return this_device()._replace(core_watts=core_watts).clean()
+        return this_device()._replace(core_watts=self._core_watts).clean()
 
     def _heed(self, refusal: Refusal) -> None:
         match refusal.answer:
@@ -272,12 +270,12 @@ class Worker:
         self._give_back()
         participant, member, ahead = self._participant, self._member, None
         algorithm, state = participant.algorithm, participant.state
-        data, used, trains = self._samples(), joules(), time.monotonic()
+        data, before, trains = self._samples(), read_power(), time.monotonic()
         taken = self._ahead.result(lambda start: may_use(algorithm, state, start))
         if taken is not None:
             ahead, began = taken.trained, taken.began
             # The energy counter has counted other work since then.
-            used, trains = None, time.monotonic() - taken.seconds
+            before, trains = Power(), time.monotonic() - taken.seconds
         with self._phases.one("compute"):
             trained, base, key = self._trainer.task(
                 state, data, member.seed, self._client, ahead
@@ -288,8 +286,9 @@ class Worker:
         if stint.is_lost:
             return
         if self._device is not None:
-            took = time.monotonic() - trains
-            energy = joules_since(used, joules())
+            took, after = time.monotonic() - trains, read_power()
+            energy, watts = after.joules_since(before), after.core_watts(before)
+            self._core_watts = self._core_watts if watts is None else watts
             measured = Measured(trained.used, took, energy, self._device)
             trained = trained._replace(measured=measured)
         own = None

@@ -7,7 +7,7 @@ along the last axis, so the same lines train one client ``(D,)`` or a stack ``(N
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import EllipsisType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
@@ -273,14 +273,14 @@ class ServerHalf:
     """The contract of what the server has for its clients beside the model."""
 
     @property
-    def models(self) -> int:
-        """How many models the server keeps, of groups that train on their own."""
-        return 1
+    def groups_by(self) -> tuple[Hashable, ...]:
+        """What says which group a client is in; empty: all train on the public model."""
+        return ()
 
     @property
-    def vectors(self) -> tuple[int, tuple[str, ...]]:
+    def vectors(self) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:
         """What another method must have as well to go on with a run of this one."""
-        return self.models, self.companions
+        return self.groups_by, self.companions
 
     @property
     def companions(self) -> tuple[str, ...]:

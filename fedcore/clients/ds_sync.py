@@ -19,6 +19,7 @@ say none are numbered as they join. A client that missed a round goes on with th
 of the group that it would have been in; the paper knows no such clients.
 """
 
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import ClassVar, Literal, Self
 
@@ -55,9 +56,9 @@ class DSSync(SGDConfig):
         return False
 
     @property
-    def models(self) -> int:
-        """The number of groups: the server keeps a model for each."""
-        return self.groups
+    def groups_by(self) -> tuple[Hashable, ...]:
+        """The number of groups, and how clients are dealt out to them."""
+        return (self.groups, self.shuffle, self.seed) if self.groups > 1 else ()
 
     def group_of(self, place: tuple[int, int], version: int) -> int:
         """Returns the group whose model a client has at a version.

@@ -20,9 +20,9 @@ times what its facts say is learnt in at most 1 + |log F| / log(1 + C) tasks, wh
 shares of the first prediction would take up to F / C. The facts are scaled to about 1
 and have a constant beside them. Least squares are solved from sums, with a little
 ridge, and forget nothing. The regression of a device model is kept from task to task:
-the published code begins it anew each time. The power of a busy core is read from one
-request for a task to the next, with the training between them. And a device that tells
-no model is one of its own, as every device is with ``each: client``.
+the published code begins it anew each time. The power of a busy core is that of the
+task before. And a device that tells no model is one of its own, as every device is with
+``each: client``.
 
 What clients report is a claim. What all share follows the median of the last slopes of
 the newest clients: slopes that are more than a hundred times apart from it do not enter
@@ -239,7 +239,8 @@ def facts(device: Device | None, cost: str = "seconds") -> VectorF:
         1.0,
     ]
     if cost == "joules":
-        known.append(1.0 if device.core_watts is None else device.core_watts)
+        watts = device.core_watts
+        known.append(1.0 if watts is None else watts / 10)
     return tuple(min(fact, _LARGEST_FACT) for fact in known)
 
 

@@ -31,8 +31,9 @@ class ClientRow:
     """Whether a message of a task of its own has got a verdict."""
     has_flushed: bool = False
     """Whether it has sent what its error memory holds, as it may when it leaves."""
-    number: int = 0
-    """How many clients had joined to train before it first joined."""
+    number: tuple[int, int] = (0, 1)
+    """Its part of the data as it first joined, which later ones do not change. A client
+    that told none has how many had joined to train before, and 1."""
     lost_name: bool = False
     """Whether its name was freed while it was evicted: then it stays out for good."""
 
@@ -80,7 +81,7 @@ class ClientRow:
             "reason": self.reason,
             "accepted": list(self.accepted),
             "left": self.left,
-            "number": self.number,
+            "number": list(self.number),
             "has_trained": self.has_trained,
         }
         if self.has_flushed:
@@ -97,7 +98,9 @@ class ClientRow:
             seq, digest, verdict, weight, version = saved["receipt"]
             receipt = Receipt(seq, digest, Verdict(verdict), weight, version)
         accepted = deque(saved["accepted"], maxlen=HISTORY)
-        return cls(**{**saved, "receipt": receipt, "accepted": accepted})
+        number = tuple(saved["number"])
+        given = {"receipt": receipt, "accepted": accepted, "number": number}
+        return cls(**{**saved, **given})
 
 
 # ---------------- the roster: who has joined, who owns which name, and who is shut out
@@ -146,7 +149,9 @@ class Roster:
     def _enrol(self, record: events.Enrolled) -> None:
         row = self.clients.get(record.cid)
         if row is None:
-            row = ClientRow(record.cid, record.name, record.role, number=self.joined)
+            place = record.index, record.count
+            number = place if record.count > 1 else (self.joined, 1)
+            row = ClientRow(record.cid, record.name, record.role, number=number)
             self.clients[record.cid] = row
         else:
             self.trainers -= row.trains

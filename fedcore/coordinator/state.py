@@ -442,13 +442,14 @@ class ServerState:
     def _number_of(self, cid: str) -> tuple[int, int]:
         """Returns a client's number among the clients, and how many there are.
 
-        They are those of its part of the data. Clients that have said none are numbered
-        as they joined, as many as make a version, and then from 0 again.
+        They are those of the part of the data that it first had. Clients that said none
+        are numbered as they joined, as many as make a version, and then from 0 again.
         """
         row, buffer = self.clients.get(cid), self.algorithm.config.buffer
         if row is None:
             return 0, 1
-        return row.place if row.count > 1 else (row.number % buffer, buffer)
+        number, count = row.number
+        return (number, count) if count > 1 else (number % buffer, buffer)
 
     def set_aside(self, aside: Callable[[Vector], Vector]) -> None:
         """Keeps vectors that only a step reads elsewhere, from now on.

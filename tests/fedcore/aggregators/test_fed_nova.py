@@ -176,8 +176,14 @@ def test_updates_that_hold_steps_of_earlier_tasks_are_refused(client: Any) -> No
 
 
 @pytest.mark.parametrize(("mu", "is_refused"), [(9.0, False), (20.0, True)])
-def test_steps_that_undo_one_another_are_refused(mu: float, is_refused: bool) -> None:
-    client = {"kind": "fed_prox", "lr": 0.1, "mu": mu, "steps": 2}
+@pytest.mark.parametrize("named", [False, True])
+def test_steps_that_undo_one_another_are_refused(
+    mu: float, named: bool, is_refused: bool
+) -> None:
+    client: dict[str, Any] = {"kind": "fed_prox", "lr": 0.1, "mu": mu, "steps": 2}
+    if named:
+        entry = {"clients": "ann", "lr": 0.1}
+        client |= {"lr": 0.001, "overrides": [entry]}
     given = {"client": client, "aggregator": {"kind": "fed_nova"}}
     if not is_refused:
         FedAvg.model_validate(given)
