@@ -274,7 +274,7 @@ class ServerHalf:
 
     @property
     def groups_by(self) -> tuple[Hashable, ...]:
-        """What says which group a client is in; empty: all train on the public model."""
+        """What says which group a client is in; empty: all train on one model."""
         return ()
 
     @property
