@@ -9,6 +9,7 @@ import pytest
 import latecomer
 from fedclient.device import device
 from fedcore.coordinator.events import Decided
+from fedrun.journal.store import Row
 from fedserver.serving import unmeasured
 from fedview.results import Results
 from tests.fedclient.check.test_check import APP, checked
@@ -67,6 +68,33 @@ def test_a_client_its_check_and_the_server_say_that_there_is_no_counter(
     )
     assert [m for m in caplog.messages if SAID in m and "ann" in m][1:] == []
     assert any(SAID in message for message in caplog.messages) is warns
+
+
+def test_a_core_has_the_power_of_the_last_task_that_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = [device.Power(0.0, 0.0), device.Power(20.0, 2.0)]
+    read = iter([*known, *[device.Power()] * 4])
+    monkeypatch.setattr("fedclient.work.worker.read_power", lambda: next(read))
+    found = list[Row]()
+    with (
+        desk(tmp_path, monkeypatch),
+        served(tmp_path, algorithm=limited(joules=9.0), stop={"updates": 3}) as server,
+    ):
+        server.progress.listeners.append(found.append)
+        Path("mine.py").write_text(APP)
+        ended = typed(
+            "fedclient", "join", server.address, "--app", "mine.py:workload",
+            "--state", "state", "--name", "ann", "--updates", 3,
+        )  # fmt: skip
+        assert ended.status == 0, ended.err
+    measured = [row.measured for row in found if isinstance(row, Decided)]
+    assert [m.joules for m in measured if m] == [20.0, None, None]
+    assert [m.device.core_watts for m in measured if m and m.device] == [
+        None,
+        10.0,
+        10.0,
+    ]
 
 
 @pytest.mark.parametrize("engine", ["exact", "stacked"])
