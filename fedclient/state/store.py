@@ -41,7 +41,7 @@ from fedrun.sqlite import (
     transaction,
 )
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 PIECE = 4 << 20  # bytes
 _SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

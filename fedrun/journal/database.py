@@ -22,7 +22,7 @@ from fedrun.sqlite import connect
 
 FILE = "journal.sqlite3"
 CHECK = "check"  # the fact with the checksum of all others
-SCHEMA_VERSION = 2  # raised when records are renamed or tables change
+SCHEMA_VERSION = 3  # raised when records, tables or what updates hold change
 SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE records (

@@ -12,7 +12,7 @@ from fedwire.connect import SERVICE
 from fedwire.texts import clean
 from fedwire.v1 import federation_pb2 as pb
 
-PROTOCOLS = (3,)  # the versions spoken here
+PROTOCOLS = (4,)  # the versions spoken here
 
 PREFIX = 5  # bytes that gRPC puts before each message: a flag, and the length
 UNARY: dict[str, tuple[Any, Any]] = {

@@ -239,7 +239,7 @@ def test_a_server_that_chooses_an_unknown_protocol_is_told() -> None:
         enrolled(protocol=9)
     with pytest.raises(ProtocolError, match="chose protocol 0"):
         enrolled()
-    enrolled(protocol=3, heartbeat=2.0)
+    enrolled(protocol=4, heartbeat=2.0)
 
 
 def test_an_older_server_is_told() -> None:
@@ -289,7 +289,7 @@ def test_a_time_that_nobody_can_wait_is_none(seconds: float) -> None:
 
 @pytest.mark.parametrize("heartbeat", [float("nan"), float("inf"), -1.0, 0.0])
 def test_a_heartbeat_that_cannot_be_is_refused(heartbeat: float) -> None:
-    reply = pb.EnrolReply(protocol=3, heartbeat=heartbeat)
+    reply = pb.EnrolReply(protocol=4, heartbeat=heartbeat)
     with (
         lying(enrol=lambda request, context: reply) as address,
         connected(address) as connection,

@@ -459,8 +459,8 @@ def test_a_flipped_bit_is_found_and_named(
 
 def test_a_state_of_another_schema_is_refused_clearly(tmp_path: Path) -> None:
     damaged(saved(tmp_path, FULL), "PRAGMA user_version = 9")
-    assert "has schema 9, this program reads schema 3" in refusal(tmp_path)
-    damaged(tmp_path, "PRAGMA user_version = 3")
+    assert "has schema 9, this program reads schema 4" in refusal(tmp_path)
+    damaged(tmp_path, "PRAGMA user_version = 4")
     assert same(loaded(tmp_path), FULL)
 
 

@@ -466,9 +466,9 @@ def test_many_streams_of_one_upload_share_one_buffer(tmp_path: Path) -> None:
 
 def test_another_protocol_is_refused_with_both_versions(server: Served) -> None:
     peer = Peer(server.address)
-    with refused("FAILED_PRECONDITION", "server speaks protocol 3, the client 1, 2"):
+    with refused("FAILED_PRECONDITION", "server speaks protocol 4, the client 1, 2"):
         peer.enrol(protocols=[1, 2])
-    with refused("FAILED_PRECONDITION", "server speaks protocol 3, the client none"):
+    with refused("FAILED_PRECONDITION", "server speaks protocol 4, the client none"):
         peer.enrol(protocols=[])
     peer.channel.close()
     still_serves(server)
@@ -478,7 +478,7 @@ def test_a_client_that_speaks_more_is_answered_in_what_both_speak(
     server: Served,
 ) -> None:
     with Peer(server.address) as peer:
-        assert peer.enrol(protocols=[7, 3]).protocol == 3
+        assert peer.enrol(protocols=[7, 4]).protocol == 4
 
 
 def test_a_client_of_another_run_is_told_both_runs(server: Served) -> None:

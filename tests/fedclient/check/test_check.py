@@ -176,7 +176,7 @@ def test_choices_states_and_options_that_do_not_fit(server: Served) -> None:
 def test_another_protocol(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedclient.wire.connection.PROTOCOLS", (9,))
     _, found = checked(server.address)
-    assert failed(found) == {"protocol": "this server speaks protocol 3, the client 9"}
+    assert failed(found) == {"protocol": "this server speaks protocol 4, the client 9"}
 
 
 def test_conditions_that_do_not_hold_are_a_warning(server: Served) -> None:

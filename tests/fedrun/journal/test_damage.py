@@ -219,10 +219,10 @@ def test_a_journal_of_another_schema_is_refused_clearly(
     assert isinstance(error, JournalVersionError)
     assert str(error) == (
         f"{run.folder / 'journal.sqlite3'} has schema {version}, and this program "
-        "reads schema 2: use the version of latecomer that wrote it, or start another "
+        "reads schema 3: use the version of latecomer that wrote it, or start another "
         "run (server.journal)"
     )
-    change(run.folder, "PRAGMA user_version = 2")
+    change(run.folder, "PRAGMA user_version = 3")
     reopened(run).close()  # nothing was changed, and nothing is locked
 
 

@@ -639,9 +639,10 @@ def test_a_run_that_was_killed_while_it_was_made_begins(tmp_path: Path) -> None:
         if step == "schema":  # as an older program left it
             db = sqlite3.connect(run.folder / "journal.sqlite3", isolation_level=None)
             db.execute("PRAGMA journal_mode=WAL")
-            from fedrun.journal.database import SCHEMA
+            from fedrun.journal.database import SCHEMA, SCHEMA_VERSION
 
-            db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version=2; COMMIT;")
+            made = f"{SCHEMA} PRAGMA user_version={SCHEMA_VERSION};"
+            db.executescript(f"BEGIN; {made} COMMIT;")
             db.close()
         assert not exists(run.folder)
         Written(tmp_path).close()

@@ -170,7 +170,7 @@ def test_a_store_is_private_and_waits_for_the_disk(tmp_path: Path) -> None:
         one.append([stepped(1, LARGE)])
         assert one._db.value("PRAGMA synchronous") == 2
         assert one._db.value("PRAGMA journal_mode") == "wal"
-        assert one._db.value("PRAGMA user_version") == 2
+        assert one._db.value("PRAGMA user_version") == 3
         assert not one.volatile
         assert folder.stat().st_mode & 0o777 == 0o700
         files = [path for path in folder.rglob("*") if path.is_file()]
@@ -264,11 +264,11 @@ def test_who_reads_needs_a_store_and_changes_none(tmp_path: Path) -> None:
         one.note("a", "1")
 
 
-@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("version", [2, 4])
 def test_a_store_of_another_schema_is_not_read(tmp_path: Path, version: int) -> None:
     filled(tmp_path)
     change(tmp_path, f"PRAGMA user_version = {version}")
-    told = f"has schema {version}, and this program reads schema 2: "
+    told = f"has schema {version}, and this program reads schema 3: "
     with pytest.raises(JournalVersionError, match=told):
         SqliteStore(tmp_path)
 
