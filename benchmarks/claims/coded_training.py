@@ -100,7 +100,7 @@ def run(scale: Scale) -> Report:
             at_most(
                 "largest error of a weight, in 1e-12 of the largest",
                 max(value for row in rows.values() for value in row[2].values),
-                1e6,
+                1000,
             ),
             at_least(
                 "loss without late ones over the loss with codes, 10 workers",

@@ -84,7 +84,7 @@ class Setting(NamedTuple):
 
 
 class Study(NamedTuple):
-    """What is tried."""
+    """The images that are queried, the cheap model, and how cameras index."""
 
     images: Callable[[str], tuple[Vector, Labels]] = digits
     """Returns images (N, P), square, of a mean of zero, and labels, of a split."""
@@ -182,9 +182,10 @@ class Model(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """All that leaves a client."""
+    """A client's answer to a query, beside which nothing leaves it."""
 
     count: int
+    """The number of its frames that show the class."""
     identifiers: frozenset[int] | None
     """Of frames; None where the client does not allow them."""
 
@@ -196,10 +197,11 @@ class Cluster:
     image: Vector
     """The first frame, which is all that the large model looks at."""
     features_F: Vector
-    """Of the first frame."""
+    """The features of the first frame, by the cheap model."""
     chances_C: Vector
-    """Of each class, summed over the frames."""
+    """The cheap model's chance of each class, summed over the frames."""
     frames: list[int]
+    """The numbers of its frames at the camera."""
 
 
 class Camera:

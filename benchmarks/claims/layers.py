@@ -89,9 +89,10 @@ class Network(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What one seed came to."""
+    """The trace of one seed's network, and the rates of real workers with it."""
 
     trace: Trace
+    """Of one worker alone, in order ``fifo``."""
     rates: dict[tuple[Order, int], float]
     """Updates a second by order and number of workers."""
 
@@ -152,7 +153,7 @@ class Row(NamedTuple):
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """The row of the table."""
+        """Measured, predicted, error, and predicted without overlap."""
         error = self.error._replace(expected="≤ .15")
         return [self.measured, self.predicted, error, self.whole]
 
@@ -253,13 +254,13 @@ class Server:
         self._thread = threading.Thread(target=self._work, daemon=True)
 
     def __enter__(self) -> "Server":
-        """Begins to listen."""
+        """Starts the thread, and returns once its port is known."""
         self._thread.start()
         self._ready.wait()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stops."""
+        """Ends the thread; connections that are still open are closed."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 

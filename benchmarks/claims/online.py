@@ -77,7 +77,7 @@ def run(scale: Scale) -> Report:
 
 
 def named(life: float) -> str:
-    """What a row is called."""
+    """Returns the name of a row, given the mean hours that a digit keeps its label."""
     return "labels that stay" if np.isinf(life) else f"labels of {life:g} hours"
 
 
@@ -110,12 +110,12 @@ def measured(life: float, seed: int, days: int, *, nightly: bool) -> float:
 
 
 class Hour(NamedTuple):
-    """What is seen in an hour."""
+    """What all clients see in an hour, and under which labels."""
 
     shares: list[tuple[Vector, Labels]]
     """Images (n, 64) and labels of each client."""
     labels: Labels
-    """The label of each digit."""
+    """The label of each digit in this hour, (10,)."""
 
 
 class Stream:

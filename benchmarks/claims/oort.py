@@ -9,13 +9,7 @@ halves: the utility of the data alone, and the speed alone. The speed alone, whi
 ignores how useful a client's data are, is the negative control.
 """
 
-import tempfile
-from pathlib import Path
-
-import numpy as np
-from torch import nn
-
-import latecomer
+from benchmarks.claims.perceptron import first, perceptron, simulate
 from benchmarks.claims.report import (
     Cell,
     Report,
@@ -25,11 +19,9 @@ from benchmarks.claims.report import (
     difference,
     ratio,
 )
-from benchmarks.claims.setup import CLASSES, HIDDEN, PIXELS, digits
+from benchmarks.claims.setup import digits
 from fedcore.partitions import dirichlet
-from fedcore.samples import Subset
 from fedcore.typing import JSON, Seconds
-from fedtorch import TorchWorkload
 
 CLIENTS, COHORT, ALPHA, LR = 60, 6, 0.3, 0.1
 GOAL, BUDGET = 0.9, 30.0
@@ -79,19 +71,8 @@ def run(scale: Scale) -> Report:
 
 def measured(selection: JSON, budget: Seconds, seed: int) -> tuple[Seconds, float]:
     """When the accuracy is reached, in seconds, and the mean of the last three."""
-    x, y = digits("train")
+    _, y = digits("train")
     parts = dirichlet(y, clients=CLIENTS, alpha=ALPHA, seed=seed)
-    workload = TorchWorkload(
-        model=lambda: nn.Sequential(
-            nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES)
-        ),
-        loss=nn.CrossEntropyLoss(),
-        metrics=lambda output, target: {
-            "accuracy": (output.argmax(1) == target).float().mean()
-        },
-        train_data=lambda client: Subset(x, y, parts[client.index]),
-        test_data=lambda: digits("test"),
-    )
     config = {
         "seed": seed,
         "algorithm": {
@@ -107,9 +88,7 @@ def measured(selection: JSON, budget: Seconds, seed: int) -> tuple[Seconds, floa
             "speed": {"kind": "log_normal", "sigma": 1.0},
         },
     }
-    with tempfile.TemporaryDirectory() as folder:
-        table = latecomer.run(config, workload, folder=Path(folder) / "run").central
-        seconds, accuracy = (np.array(table[key]) for key in ("seconds", "accuracy"))
-    there = accuracy >= GOAL
-    reached = float(seconds[there][0]) if there.any() else budget
+    table = simulate(config, perceptron(parts))
+    accuracy = table["accuracy"]
+    reached = first(table["seconds"], accuracy >= GOAL, budget)
     return reached, float(accuracy[-3:].mean())
