@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from fedcore import kernels
-from fedcore.coordinator.events import Evaluated, Failed, Stepped
+from fedcore.coordinator.events import Decided, Evaluated, Failed, Stepped
 from fedcore.coordinator.settings import find_unreported
 from fedcore.memory import keep
+from fedcore.text import printable
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
 from fedrun.journal.store import Row
@@ -27,7 +28,6 @@ from fedserver.view.live import LiveView
 from fedserver.view.progress import Progress
 from fedserver.view.web.port import require_packages
 from fedview.results.divergence import Divergence, classes_of
-from fedview.results.warnings import Unmeasured
 
 _log = logging.getLogger(__name__)
 _MOST_ERRORS = 3  # errors of an evaluator that are logged
@@ -204,11 +204,20 @@ def short_versions(progress: Progress) -> Callable[[Row], None]:
 
 def unmeasured(run: Run) -> Callable[[Row], None]:
     """Returns a listener that warns once of a device that measures no energy."""
-    found = Unmeasured(run.coordinator)
+    coordinator = run.coordinator
+    asks = coordinator.algorithm.config.uses_energy
 
     def look(record: Row) -> None:
-        if said := found.observe(record):
-            _log.warning("%s", said)
+        nonlocal asks
+        if not (asks and isinstance(record, Decided) and record.measured):
+            return
+        if record.measured.joules is None:
+            asks = False
+            _log.warning(
+                "%s measured no energy of its task; such a device is held to the limit "
+                "of joules by what others measure, or not at all if none does",
+                printable(coordinator.state.clients[record.cid].name),
+            )
 
     return look
 

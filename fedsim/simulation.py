@@ -163,7 +163,12 @@ def _devices(config: FederationConfig) -> _Devices:
 
 
 def _warn_of_unused(config: FederationConfig, clients: Sequence[Client]) -> None:
-    """Logs overrides that match none of the simulated clients."""
+    """Logs overrides that match no simulated client, and limits nobody measures."""
+    if config.algorithm.uses_energy and config.simulate.devices.watts is None:
+        _log.warning(
+            "the run limits the energy of tasks, and simulated devices do not measure "
+            "any: set simulate.devices.watts"
+        )
     settings = ClientSettings(config.algorithm.client)
     names = [client.name for client in clients]
     for entry in settings.find_unused(names):

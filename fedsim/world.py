@@ -45,7 +45,6 @@ from fedsim.interrupts import Interrupts
 from fedview.callbacks import Notice
 from fedview.results.coverage import ShortVersions
 from fedview.results.divergence import Divergence, classes_of
-from fedview.results.warnings import Unmeasured
 
 _log = logging.getLogger("fedsim")
 
@@ -88,7 +87,6 @@ class World:
         self._group = GroupCommit(run, self._warn)
         self._short = ShortVersions()
         self._short.buffer = run.config.algorithm.buffer
-        self._unmeasured = Unmeasured(run.coordinator)
         self._group.snapshots = False  # the engine's snapshots include clients
         self._book = TrafficFile(run.journal.folder)
         self._traffic = self._book.load()
@@ -205,10 +203,8 @@ class World:
         self._carry_out(actions)
 
     def _warn(self, records: list[Row]) -> None:
-        """Warns once of versions that clients miss, and once of unmeasured energy."""
+        """Warns once of versions with fewer updates because clients are gone."""
         for record in records:
-            if said := self._unmeasured.observe(record):
-                _log.warning("%s", said)
             if isinstance(record, Stepped):
                 self._short.observe(record)
         if said := self._short.news():

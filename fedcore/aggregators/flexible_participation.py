@@ -11,8 +11,10 @@ update counts with the coefficient
 E is what the client algorithm asks of a client with as many samples. C is bounded by
 ``cap``, since an update of one step of many is mostly noise. The client multiplies its
 update by the coefficient before the compression: what a message leaves out, and what
-was rejected, comes again with the coefficient of its own task. The paper's rules for
-clients that arrive late or depart are not in here.
+was rejected, comes again with the coefficient of its own task. It then counts by the
+samples of the version that it comes in; where those of whole tasks are few, as they may
+be with A, that is for more than in its own. The paper's rules for clients that arrive
+late or depart are not in here.
 
 Neither the paper beyond its abstract nor code of its authors was within reach: the
 coefficients are quoted from memory of it.

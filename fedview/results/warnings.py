@@ -4,10 +4,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from fedcore.coordinator import Coordinator
-from fedcore.coordinator.events import Decided
-from fedcore.text import printable
-from fedrun.journal.store import Row
 from fedview.results.coverage import LEAST_RECENT, Coverage, Share
 
 FEW = 10  # few dominate if one client in ten makes half of the model
@@ -16,28 +12,6 @@ LEAST_CLIENTS = 4  # of fewer, one often makes half of it
 FADING = 0.25  # a label with less than this part of its share over all fades
 RARE = 0.1  # one with less than this part of an even share does not
 MOST_NAMED = 5
-
-
-class Unmeasured:
-    """Warns once of a device that measures no energy, in a run that limits it."""
-
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
-        self._asks = coordinator.algorithm.config.uses_energy
-
-    def observe(self, record: Row) -> str:
-        """Returns a warning if this record gives the first reason for one."""
-        if not self._asks or not isinstance(record, Decided) or not record.measured:
-            return ""
-        if record.measured.joules is not None:
-            return ""
-        self._asks = False
-        name = self._coordinator.state.clients[record.cid].name
-        return (
-            f"{printable(name)} measured no energy of its "
-            "task; such a device is held to the limit of joules by what others "
-            "measure, or not at all if none does"
-        )
 
 
 def absence(coverage: Coverage) -> str:
