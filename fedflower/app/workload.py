@@ -10,11 +10,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcore.errors import WorkloadError
-from fedcore.model import Metrics
+from fedcore.model import FlatModel, Metrics
 from fedcore.params import Tensors
+from fedcore.participant import Trained as TaskResult
 from fedcore.rng import Key
 from fedcore.typing import State, Vector
-from fedcore.workload import Client, LoopWorkload, NamedModel, Trained, TrainingTask
+from fedcore.workload import (
+    Client,
+    LocalTask,
+    LoopWorkload,
+    NamedModel,
+    Trained,
+    TrainingTask,
+)
 from fedflower.app.app import FlowerApp, seed_all
 from fedflower.app.folder import FlowerFolder, parse_name
 from fedflower.app.messages import require_examples, require_trained
@@ -53,6 +61,21 @@ class FlowerWorkload(LoopWorkload):
         "has no evaluate_fn in its ServerApp, so that only its clients can evaluate "
         "(evaluate: {clients: true})"
     )
+
+    def train_task(
+        self, model: FlatModel, public_D: Vector, data: Any, task: LocalTask
+    ) -> TaskResult:
+        """Has the app compute the update of one task, which counts as a whole one.
+
+        The app's steps are not known, and nobody tells it how many are wanted.
+
+        Raises:
+            WorkloadError: the app's reply cannot be averaged.
+        """
+        found = super().train_task(model, public_D, data, task)
+        steps = task.config.step_count(found.samples)
+        used = task.config.used_by(found.samples, steps)
+        return found._replace(steps=steps, used=used)
 
     def flat(self) -> "FlowerModel":
         """Returns the arrays of the model as one flat vector.
