@@ -162,7 +162,7 @@ def are_as_saved(console: Console, numbers: Sequence[int]) -> Iterator[bool]:
 
 
 def before_and_after() -> Grid:
-    """Returns the saved claims: the seeds with which each was chosen, and fresh ones."""
+    """Returns what was saved: the seeds with which a claim was chosen, and others."""
     grid = Grid(title="checks on which claims stand", box=box.SIMPLE_HEAD)
     for name in ("claim", "first seeds", "holding", "fresh seeds", *Verdict, "verdict"):
         if name is not Verdict.IN_PART:
