@@ -26,6 +26,7 @@ from benchmarks.claims import (
     focus,
     hidden_transfers,
     i_prof,
+    large_batches,
     late_updates,
     layers,
     linear_speed_up,
@@ -79,6 +80,7 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     30: coded_training.run,
     31: focus.run,
     32: layers.run,
+    35: large_batches.run,
 }
 FRESH = 200  # bounds and settings were chosen with seeds below 5
 RESULTS = Path(__file__).parent.parent / "results" / "claims.json"
