@@ -4,7 +4,7 @@ Scaling up takes a bigger machine, scaling out takes more of them. A price is th
 all machines for all seconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from fedcore.planning.volatile_workers import HOUR
 from fedcore.typing import JSON, Seconds
 from fedrun import units
 from fedstudies.frame import Part
-from fedstudies.prices.price_file import MachineConfig, MachinesConfig
+from fedstudies.prices.price_file import MachinesConfig
 from fedstudies.tables import Cells
 
 _STRONG = (
@@ -60,19 +60,20 @@ class Machines:
     @property
     def strong(self) -> list[Fleet]:
         """All fleets, at the same total work."""
-        return [
-            _fleet(kind, *row)
-            for kind, of in zip(self.prices.machines, self.scalings, strict=True)
-            for row in zip(of.workers, of.strong, of.speedups, strict=True)
-        ]
+        return self._fleets("strong", "speedups")
 
     @property
     def weak(self) -> list[Fleet]:
         """All fleets, at the same work of each machine."""
+        return self._fleets("weak", "efficiencies")
+
+    def _fleets(self, times: str, gains: str) -> list[Fleet]:
         return [
-            _fleet(kind, *row)
+            Fleet(kind.name, n, seconds, n * seconds * kind.price / HOUR, gain)
             for kind, of in zip(self.prices.machines, self.scalings, strict=True)
-            for row in zip(of.workers, of.weak, of.efficiencies, strict=True)
+            for n, seconds, gain in zip(
+                of.workers, getattr(of, times), getattr(of, gains), strict=True
+            )
         ]
 
     @property
@@ -147,7 +148,6 @@ class Machines:
             limit: that of samples; None: it is unknown.
             batch: samples of a step of one machine.
         """
-        best = self.strong.index(self.cheapest)
         return [
             Part(
                 "Machines at the same total work",
@@ -155,7 +155,7 @@ class Machines:
                 self._cells(self.strong, "speed-up"),
                 anchor="machines",
                 notes=[limit_in_words(limit, batch)],
-                highlighted=best,
+                highlighted=self.strong.index(self.cheapest),
             ),
             Part(
                 "Machines at the same work each",
@@ -187,17 +187,15 @@ class Machines:
             "weak": [fleet._asdict() for fleet in self.weak],
             "cheapest": self.cheapest._asdict(),
             "fastest": self.fastest._asdict(),
-            "up_or_out": [_turn_json(turn) for turn in self.turns],
+            "up_or_out": [
+                {
+                    "up": turn.up._asdict(),
+                    "out": None if turn.out is None else turn.out._asdict(),
+                    "is_up_better": turn.is_up_better,
+                }
+                for turn in self.turns
+            ],
         }
-
-
-def _fleet(kind: MachineConfig, count: int, seconds: Seconds, gain: float) -> Fleet:
-    return Fleet(kind.name, count, seconds, count * seconds * kind.price / HOUR, gain)
-
-
-def _turn_json(turn: Turn) -> Mapping[str, object]:
-    out = None if turn.out is None else turn.out._asdict()
-    return {"up": turn.up._asdict(), "out": out, "is_up_better": turn.is_up_better}
 
 
 def limit_in_words(limit: BatchLimit | None, batch: int) -> str:
