@@ -81,8 +81,8 @@ class Scale(Federated[ScaleReport]):
     """Mbit/s of the network, such as 100 or up=10,down=50,server=1000. Without it,
     simulate.link and a server of 1000."""
     prices: Annotated[str | Path | None, Option(wanted="a path or a name")] = None
-    """A file of machines with their prices, or the name of one that comes with the
-    program, such as aws_gpus_2026: where scaling up beats scaling out."""
+    """The file of prices of machines, or the name of one that comes with the program,
+    such as aws_gpus_2026."""
     runs: Annotated[Sequence[str | Path], Option("FOLDER")] = ()
     """A run of the same app. Runs of various numbers of clients show the measured
     scaling; the batch limit is also measured at the last one's model."""

@@ -113,6 +113,10 @@ SETTINGS = {
     30: (r"TIT \d+|442 patients|300 steps|n = \d+|k = \d+|10⁻¹³|10 epochs|limit of 4",),
     31: (r"recall 95 %|58\s+times|37 times|16 noisy|512 units|\(8\)|32 units",),
     32: (r"ICPE \d+|10 Mbit/s",),
+    35: (
+        r"seeds 0 to 9|(?:batches|that) of 8|loss of \.1|2,700 steps|20 epochs|\(1 \+ L",
+        r"than 128",
+    ),
     28: (
         r"a third of\s+the time|loss of \.3|τ\s+= \d+|\d+ at first|batches of \d+",
         r"10 s of|1\.2 s a|every 120 s|every 300 s|rate \.?\d|6,000 s",
@@ -398,6 +402,7 @@ def quotes() -> Iterator[Quote]:
     clothes = larger.claim(31)
     clothes_pool = pool(clothes["tables"], clothes["checks"])
     yield Quote("31. ", "On 8x8 clothes", clothes_pool, SETTINGS[31])
+    yield Quote("35. ", "On 8x8 clothes", larger.of_claim(35), ())
     yield Quote(f"{SUMMARY} / #", "1 |", pool(), (r"\| 1 ",))  # counted by `make soak`
     for each in saved("claims")["claims"]:
         number = each["claim"]
