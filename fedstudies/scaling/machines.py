@@ -28,7 +28,7 @@ class Fleet(NamedTuple):
     """Machines of one kind that share a work."""
 
     kind: str
-    count: int
+    number: int
     seconds: Seconds
     price: float
     gain: float
@@ -92,7 +92,7 @@ class Machines:
 
         A kind that is neither cheaper nor faster than another one is left out.
         """
-        alone = [fleet for fleet in self.strong if fleet.count == 1]
+        alone = [fleet for fleet in self.strong if fleet.number == 1]
         pairs = zip(self.prices.machines, alone, strict=True)
         found: list[Fleet] = []
         for _, one in sorted(pairs, key=lambda pair: (pair[0].price, pair[1].seconds)):
@@ -138,7 +138,7 @@ class Machines:
     def _cost(self, fleet: Fleet) -> str:
         price = f"{units.digits(fleet.price)} {self.prices.currency}"
         return (
-            f"{fleet.count} {fleet.kind} ({units.in_seconds(fleet.seconds)}, {price})"
+            f"{fleet.number} {fleet.kind} ({units.in_seconds(fleet.seconds)}, {price})"
         )
 
     def parts(self, limit: BatchLimit | None, batch: int) -> list[Part]:
@@ -169,7 +169,7 @@ class Machines:
         rows = [
             (
                 fleet.kind,
-                f"{fleet.count}",
+                f"{fleet.number}",
                 units.in_seconds(fleet.seconds),
                 units.digits(fleet.price),
                 units.digits(fleet.gain),

@@ -101,10 +101,10 @@ def test_a_free_network_scales_without_a_loss(kinds: list[MachineConfig]) -> Non
         strong, weak = (work(of, each.name) for of in (found.strong, found.weak))
         for many, own in zip(strong, weak, strict=True):
             assert own.seconds == pytest.approx(weak[0].seconds)
-            assert own.price == pytest.approx(own.count * weak[0].price)
-            assert many.seconds * many.count == pytest.approx(strong[0].seconds)
+            assert own.price == pytest.approx(own.number * weak[0].price)
+            assert many.seconds * many.number == pytest.approx(strong[0].seconds)
             assert many.price == pytest.approx(strong[0].price)
-            assert many.gain == pytest.approx(many.count)
+            assert many.gain == pytest.approx(many.number)
 
 
 @given(KINDS)
@@ -115,7 +115,7 @@ def test_an_exchange_makes_more_machines_dearer(kinds: list[MachineConfig]) -> N
             alone, *more = work(fleets, each.name)
             share = alone.price if fleets is found.strong else 0
             assert all(fleet.price > share for fleet in more)
-    assert found.cheapest.count == 1
+    assert found.cheapest.number == 1
 
 
 @given(KINDS, st.data())
@@ -199,9 +199,9 @@ def test_the_tables_are_told_written_and_in_the_json() -> None:
     assert "batch limit" in done.out
     assert "the cheapest choice is 1 small" in done.out
     assert "the cheapest choice is 1 small" in page
-    names = [(row["kind"], row["count"]) for row in found["strong"]]
+    names = [(row["kind"], row["number"]) for row in found["strong"]]
     assert names == [("small", 1), ("small", 4), ("big", 1), ("big", 4)]
-    assert names == [(row["kind"], row["count"]) for row in found["weak"]]
+    assert names == [(row["kind"], row["number"]) for row in found["weak"]]
     assert found["currency"] == "EUR"
     assert found["cheapest"] in found["strong"]
     assert found["fastest"] in found["strong"]
