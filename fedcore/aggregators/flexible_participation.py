@@ -13,8 +13,20 @@ E is what the client algorithm asks of a client with as many samples. C is bound
 update by the coefficient before the compression: what a message leaves out, and what
 was rejected, comes again with the coefficient of its own task. It then counts by the
 samples of the version that it comes in; where those of whole tasks are few, as they may
-be with A, that is for more than in its own. The paper's rules for clients that arrive
-late or depart are not in here.
+be with A, that is for more than in its own.
+
+A client that arrives late moves the model's goal. In the paper it counts for about
+three times as much at first, and for less as 1/t², t rounds later. Here its k-th update
+counts for 1 + ``boost``/k² times its samples, in a mean that stays one, so that clients
+which come together count alike. That is a weight of the arrival, as λ is, and no
+coefficient of the task: it says how much to listen to the client now, whatever its
+message brings. The server counts the updates by name, so a client can claim nothing,
+and is new once under its name. Where clients choose their names, one that always takes
+another counts for 1 + ``boost`` times as much for good, and no more.
+
+In the paper the learning rate begins anew with an arrival, which brought nothing beyond
+the boost here (docs/papers.md, claim 34). A departed client is excluded from the goal at
+once; with aggregator ``mifa`` it is kept.
 
 Neither the paper beyond its abstract nor code of its authors was within reach: the
 coefficients are quoted from memory of it.
@@ -32,12 +44,14 @@ from fedcore.typing import Vector
 
 
 class Counted(NamedTuple):
-    """The sums of a version so far."""
+    """The sums of a version so far, and the clients that were heard of."""
 
     sum_D: Vector
-    """Σ λ·n·q, where q holds each Δ times its coefficient."""
-    left_out: float
-    """Σ n of the tasks that do not count."""
+    """Σ λ·m·q, where q holds each Δ times its coefficient, and m is n with its boost."""
+    beside: float
+    """Σ m of the tasks that count, less Σ n of all."""
+    heard: dict[str, int]
+    """How many updates of each client have counted, by name; empty without a boost."""
 
 
 class FlexibleParticipation(AggregatorConfig):
@@ -49,6 +63,9 @@ class FlexibleParticipation(AggregatorConfig):
     more."""
     cap: float = Field(default=5.0, ge=1)
     """The largest coefficient of C."""
+    boost: float = Field(default=0.0, ge=0, le=10)
+    """How many times more the first update of a client counts; its k-th one, boost/k²
+    times."""
 
     def fits(self, roles: Roles) -> None:
         """Refuses tasks whose share of the recipe's work says something else.
@@ -90,19 +107,29 @@ class FlexibleParticipation(AggregatorConfig):
 
     def build(self) -> Aggregator:
         """Returns the aggregator."""
-        return Aggregator(
-            lambda dim: Counted(np.zeros(dim, np.float32), 0.0),
-            self._accumulate,
-            _finalize,
-        )
+        carry = _keep_heard if self.boost else None
+        return Aggregator(_begin, self._accumulate, _finalize, carry=carry)
 
     def _accumulate(self, counted: Counted, update: Contribution) -> Counted:
-        payloads.add(update.payload, counted.sum_D, update.weight * update.samples)
-        if self.scheme == "A" and update.work < 1:
-            return counted._replace(left_out=counted.left_out + update.samples)
-        return counted
+        counts = self.scheme != "A" or update.work >= 1
+        samples = update.samples
+        if counts and self.boost:
+            number = counted.heard.get(update.member, 0) + 1
+            counted.heard[update.member] = number
+            samples *= 1 + self.boost / number**2
+        payloads.add(update.payload, counted.sum_D, update.weight * samples)
+        more = (samples if counts else 0.0) - update.samples
+        return counted._replace(beside=counted.beside + more)
+
+
+def _begin(dim: int) -> Counted:
+    return Counted(np.zeros(dim, np.float32), 0.0, {})
+
+
+def _keep_heard(counted: Counted) -> Counted:
+    return _begin(len(counted.sum_D))._replace(heard=counted.heard)
 
 
 def _finalize(counted: Counted, samples: float) -> Vector:
     # If nobody did the whole work, there are only parts of earlier tasks.
-    return counted.sum_D / np.float32(samples - counted.left_out or samples)
+    return counted.sum_D / np.float32(samples + counted.beside or samples)
