@@ -6,12 +6,12 @@ memory: after an arrival training recovers sooner if the client counts for three
 as much at first and the learning rate begins anew ("fast reboot"); a departed client's
 goal is to be kept if little of the training is left, and excluded if much is.
 
-Twenty clients with the digits, of whom all that are there train in each version. One of
-them comes late or leaves early, or five leave. They have two shards each; or the one has
-all images of a digit that the seed draws, and the others two shards of the rest. The
-rate of version t is LR/(1 + t/DECAY). A restart is imitated: the schedule knows when
-the client comes. Keeping is MIFA, whose server repeats a departed client's last update;
-excluding is the mean. "Loss" is that of training images with their true labels.
+Twenty clients with the digits; all that are there train in each version. One of them
+comes late or leaves early, or five leave. They have two shards each; or the one has all
+images of a digit, by the seed, and the others two shards of the rest. The rate of
+version t is LR/(1 + t/DECAY). A restart is imitated: the schedule knows when the client
+comes. Keeping is MIFA, whose server repeats a departed client's last update; excluding
+is the mean. "Loss" is that of the training images with their true labels.
 """
 
 from collections.abc import Sequence
@@ -38,9 +38,10 @@ from fedcore.clients import LocalSGD
 from fedcore.coordinator.events import TimerFired
 from fedcore.lr_schedules import Points
 from fedcore.partitions import shards
+from fedcore.typing import Vector
 
 CLIENTS, EPOCHS, BATCH, LR, DECAY = 20, 2, 16, 0.2, 30
-COMES, AFTER = 30, 30  # versions before the late client, and with it
+COMES, SOON, AFTER = 30, 5, 30  # versions without the late client, and with it
 BOOST = 2.0  # three times as much at first
 TARGET = 0.4  # loss
 NOISE = 0.2  # of the labels are drawn at random
@@ -83,11 +84,12 @@ class Changing(Federation):
             assert self._deadline is not None
             self.handle(TimerFired(at=self._at, timer=self._deadline))
 
-    def loss(self, rows: Rows) -> float:
-        """Returns the public model's loss of these training images."""
+    def losses(self) -> Vector:
+        """Returns the public model's loss of each training image (N,)."""
         x, y = digits("train")
         public_D = self.coordinator.state.published.public_D
-        return self.model.quality(public_D, x[rows], y[rows]).loss
+        _, chance_NC = self.model.forward(public_D, x)
+        return -np.log(chance_NC[np.arange(len(y)), y] + np.float32(1e-30))
 
 
 class Arrival(NamedTuple):
@@ -100,13 +102,12 @@ class Arrival(NamedTuple):
     """Whether the learning rate falls at all."""
 
 
-def rates(until: int, arrival: Arrival) -> Points:
-    """Returns the shares of LR for versions below ``until``."""
-    ages = [
-        t - COMES if arrival.restarts and t >= COMES else t * arrival.falls
-        for t in range(until)
-    ]
-    shares = (1 / (1 + age / DECAY) for age in ages)
+def rates(before: int, after: int, arrival: Arrival) -> Points:
+    """Returns the shares of LR for the versions before and after a client comes."""
+    ages = [*range(before + after)]
+    if arrival.restarts:
+        ages = [*range(before), *range(after)]
+    shares = (1 / (1 + age * arrival.falls / DECAY) for age in ages)
     return Points(points=tuple(enumerate(shares)), between="jump")
 
 
@@ -122,65 +123,63 @@ def config(
 
 
 def losses_after_arrival(
-    arrival: Arrival, seed: int, after: int, *, alone: bool, noise: float = 0.0
+    arrival: Arrival, seed: int, scale: Scale, *, alone: bool, noise: float = 0.0
 ) -> list[float]:
-    """Returns the loss of all images, of the version without the late client and on."""
+    """Returns the losses of the last version without the late client, and of others."""
+    before, after = scale.of(COMES, 2), scale.of(AFTER, SOON) if alone else SOON
     parts = partition(seed, alone=alone)
     counted = aggregators.FlexibleParticipation(scheme="B", boost=arrival.boost)
-    schedule = rates(COMES + after, arrival)
+    schedule = rates(before, after, arrival)
     made = Changing(
         config(recipes.FlexibleParticipation, counted, schedule), parts, seed, noise
     )
-    everything = np.concatenate(parts)
-    for _ in range(COMES):
+    for _ in range(before):
         made.make_version(range(1, CLIENTS))
-    losses = [made.loss(everything)]
+    found = [float(made.losses().mean())]
     for _ in range(after):
         made.make_version(range(CLIENTS))
-        losses.append(made.loss(everything))
-    return losses
+        found.append(float(made.losses().mean()))
+    return found
 
 
 class Arrived(NamedTuple):
-    """What follows from the arrival of a client with a digit of its own, or none."""
+    """What follows from the arrival of a client; losses are those of all images."""
 
     versions: Cell
-    """Until the loss is TARGET."""
-    soon: Cell
-    """Loss after five versions."""
+    """Until the loss is TARGET; the client has a digit of its own."""
     later: Cell
-    noisy_soon: Cell
-    """The same with wrong labels."""
+    """Loss after the last version."""
+    noisy: Cell
+    """Loss after SOON versions where labels are wrong."""
     noisy_later: Cell
     usual: Cell
-    """Loss after five versions where the client has two shards as others."""
+    """Loss after SOON versions where the client has two shards, as others."""
 
 
-def arrived(arrival: Arrival, scale: Scale) -> Arrived:
+def measure_arrival(arrival: Arrival, scale: Scale) -> Arrived:
     """Measures one way to treat a late client."""
-    after = scale.of(AFTER, 5)
     clean, noisy, usual = (
         [
-            losses_after_arrival(arrival, seed, n, alone=own, noise=noise)
+            losses_after_arrival(arrival, seed, scale, alone=alone, noise=noise)
             for seed in scale.seeds
         ]
-        for own, noise, n in ((True, 0.0, after), (True, NOISE, after), (False, 0.0, 5))
+        for alone, noise in ((True, 0.0), (True, NOISE), (False, 0.0))
     )
-    reached = [
-        next((t for t, loss in enumerate(each) if loss <= TARGET), after)
+    last = len(clean[0]) - 1
+    versions = [
+        next((t for t, loss in enumerate(each) if loss <= TARGET), last)
         for each in clean
     ]
     at = [
-        Cell([each[t] for each in found])
-        for found, t in (
-            (clean, 5),
-            (clean, after),
-            (noisy, 5),
-            (noisy, after),
-            (usual, 5),
+        Cell([each[version] for each in found])
+        for found, version in (
+            (clean, last),
+            (noisy, SOON),
+            (noisy, last),
+            (usual, SOON),
         )
     ]
-    return Arrived(Cell(reached, budget=after), *at)
+    return Arrived(Cell(versions, budget=last), *at)
 
 
 class Departure(NamedTuple):
@@ -199,70 +198,81 @@ DEPARTURES = {
 }
 
 
-def losses_after_departure(
-    departure: Departure, keeps: bool, seed: int, after: Sequence[int]
-) -> list[float]:
-    """Returns the losses of all images and of those that are left, in turn."""
-    gone, version, alone = departure
-    parts = partition(seed, alone=alone)
+class Departed(NamedTuple):
+    """Losses after LEFT versions without them, of all images and of those left."""
+
+    all_soon: Cell
+    left_soon: Cell
+    all_later: Cell
+    left_later: Cell
+
+
+def measure_departure(departure: Departure, scale: Scale, *, keeps: bool) -> Departed:
+    """Measures what becomes of a federation that keeps departed clients, or not."""
+    gone, alone = departure.gone, departure.alone
+    before = scale.of(departure.version, 2)
     aggregator = aggregators.MIFA() if keeps else aggregators.WeightedMean()
-    schedule = rates(version + max(after), Arrival())
-    made = Changing(config(recipes.FedAvg, aggregator, schedule), parts, seed, 0.0)
-    for _ in range(version):
-        made.make_version(range(CLIENTS))
-    losses = []
-    for since in range(1, max(after) + 1):
-        made.make_version(range(gone, CLIENTS))
-        if since in after:
-            losses += [
-                made.loss(np.concatenate(each)) for each in (parts, parts[gone:])
-            ]
-    return losses
+    left = [scale.of(*each) for each in zip(LEFT, (1, 2), strict=True)]
+    recipe_of = config(recipes.FedAvg, aggregator, rates(before, left[-1], Arrival()))
+    found = []
+    for seed in scale.seeds:
+        parts = partition(seed, alone=alone)
+        made = Changing(recipe_of, parts, seed, 0.0)
+        losses: list[float] = []
+        for _ in range(before):
+            made.make_version(range(CLIENTS))
+        for since in range(1, left[-1] + 1):
+            made.make_version(range(gone, CLIENTS))
+            if since in left:
+                loss_N = made.losses()
+                those_left = np.concatenate(parts[gone:])
+                losses += [float(loss_N.mean()), float(loss_N[those_left].mean())]
+        found.append(losses)
+    return Departed(*map(Cell, zip(*found, strict=True)))
 
 
 def run(scale: Scale) -> Report:
     """Measures the claim."""
-    ways = {
-        "as any other": Arrival(),
-        "boost 2": Arrival(BOOST),
-        "the rate restarts": Arrival(restarts=True),
-        "both": Arrival(BOOST, restarts=True),
-        "boost 2, the rate never falls": Arrival(BOOST, falls=False),
-    }
-    after = [scale.of(left, quick) for left, quick in zip(LEFT, (1, 2), strict=True)]
-    came = {name: arrived(way, scale) for name, way in ways.items()}
+    plain, boost, _, both, constant = came = [
+        measure_arrival(way, scale)
+        for way in (
+            Arrival(),
+            Arrival(BOOST),
+            Arrival(restarts=True),
+            Arrival(BOOST, restarts=True),
+            Arrival(BOOST, falls=False),
+        )
+    ]
+    names = (
+        "as any other",
+        "boost 2",
+        "the rate restarts",
+        "boost 2, the rate restarts",
+        "boost 2, the rate never falls",
+    )
     went = {
-        f"{name}: {'kept' if keeps else 'excluded'}": [
-            Cell(values)
-            for values in zip(
-                *(
-                    losses_after_departure(each, keeps, seed, after)
-                    for seed in scale.seeds
-                ),
-                strict=True,
-            )
-        ]
-        for name, each in DEPARTURES.items()
+        f"{name}, {'kept' if keeps else 'excluded'}": measure_departure(
+            departure, scale, keeps=keeps
+        )
+        for name, departure in DEPARTURES.items()
         for keeps in (False, True)
     }
-    plain, boost, _, both, constant = came.values()
-    early_out, early_kept, _, _, alone_out, alone_kept = went.values()
+    out, kept, late_out, late_kept, own_out, own_kept = went.values()
     return Report(
         number=34,
         title="An arrival that counts for more at first is learnt sooner",
         source="Ruan, Zhang, Liang, Joe-Wong, AISTATS 2021",
         tables=[
             Table(
-                f"A client with a digit of its own comes at version {COMES}",
+                f"A client comes at version {COMES}",
                 (
-                    f"versions to {TARGET:g}",
-                    "loss @5",
+                    f"own digit: versions to {TARGET:g}",
                     f"loss @{AFTER}",
-                    "wrong labels @5",
+                    f"wrong labels @{SOON}",
                     f"wrong labels @{AFTER}",
-                    "two shards @5",
+                    f"two shards @{SOON}",
                 ),
-                came,
+                dict(zip(names, came, strict=True)),
             ),
             Table(
                 "Loss after departures, of all images and of those left",
@@ -272,9 +282,59 @@ def run(scale: Scale) -> Report:
         ],
         checks=[
             at_most(
-                "versions with a boost over without",
+                "an own digit: versions with a boost over without",
                 ratio(boost.versions, plain.versions),
                 0.85,
+            ),
+            at_most(
+                "wrong labels: loss with a boost above without",
+                difference(boost.noisy, plain.noisy),
+                -0.01,
+            ),
+            at_most(
+                "loss with boost and restart over boost where the rate never falls",
+                ratio(both.later, constant.later),
+                1.0,
+                known="a restart helps as far as the rate fell too soon",
+            ),
+            at_most(
+                "wrong labels: loss with boost and restart above boost",
+                difference(both.noisy, boost.noisy),
+                0.0,
+                known="the higher rate learns the wrong labels",
+            ),
+            at_most(
+                "two shards: loss with a boost above without",
+                difference(boost.usual, plain.usual),
+                0.005,
+                gates=False,
+            ),
+            at_most(
+                "5 of 20 early, little left: loss of all, kept above excluded",
+                difference(kept.all_soon, out.all_soon),
+                -0.02,
+            ),
+            at_least(
+                "the same, much left",
+                difference(kept.all_later, out.all_later),
+                0.02,
+            ),
+            at_most(
+                "5 of 20 late, much left",
+                difference(late_kept.all_later, late_out.all_later),
+                0.0,
+                gates=False,
+            ),
+            at_most(
+                "a digit's only client, much left",
+                difference(own_kept.all_later, own_out.all_later),
+                -0.1,
+            ),
+            at_least(
+                "the same, loss of those left",
+                difference(own_kept.left_later, own_out.left_later),
+                0.0,
+                gates=False,
             ),
         ],
     )

@@ -15,18 +15,18 @@ was rejected, comes again with the coefficient of its own task. It then counts b
 samples of the version that it comes in; where those of whole tasks are few, as they may
 be with A, that is for more than in its own.
 
-A client that arrives late moves the model's goal. In the paper it counts for about
-three times as much at first, and for less as 1/t², t rounds later. Here its k-th update
-counts for 1 + ``boost``/k² times its samples, in a mean that stays one, so that clients
-which come together count alike. That is a weight of the arrival, as λ is, and no
-coefficient of the task: it says how much to listen to the client now, whatever its
-message brings. The server counts the updates by name, so a client can claim nothing,
-and is new once under its name. Where clients choose their names, one that always takes
-another counts for 1 + ``boost`` times as much for good, and no more.
+A client that arrives late shifts the objective. In the paper it counts for about three
+times as much at first, and t rounds later for less as 1/t². Here a client's k-th update
+counts for 1 + ``boost``/k² times its samples, in a mean that stays one: clients that
+come together count alike. This is a weight of the arrival, as λ is, and no coefficient
+of the task: it says how much the server listens to the client now, whatever its message
+brings. The server counts accepted updates by name, so there is nothing to claim, and a
+name is new once. Where clients choose their names, one that always takes another counts
+for up to 1 + ``boost`` times as much for good.
 
-In the paper the learning rate begins anew with an arrival, which brought nothing beyond
-the boost here (docs/papers.md, claim 34). A departed client is excluded from the goal at
-once; with aggregator ``mifa`` it is kept.
+The paper also restarts the learning rate, which brings nothing here that a rate which
+falls later does not (claim 34, docs/papers.md). A departed client leaves the objective
+at once; aggregator ``mifa`` keeps it there.
 
 Neither the paper beyond its abstract nor code of its authors was within reach: the
 coefficients are quoted from memory of it.
@@ -47,7 +47,7 @@ class Counted(NamedTuple):
     """The sums of a version so far, and the clients that were heard of."""
 
     sum_D: Vector
-    """Σ λ·m·q, where q holds each Δ times its coefficient, and m is n with its boost."""
+    """Σ λ·m·q, where q holds each Δ times its coefficient, and m is n with a boost."""
     beside: float
     """Σ m of the tasks that count, less Σ n of all."""
     heard: dict[str, int]
