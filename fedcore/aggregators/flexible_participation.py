@@ -21,8 +21,10 @@ counts for 1 + ``boost``/k² times its samples, in a mean that stays one: client
 come together count alike. This is a weight of the arrival, as λ is, and no coefficient
 of the task: it says how much the server listens to the client now, whatever its message
 brings. The server counts accepted updates by name, so there is nothing to claim, and a
-name is new once. Where clients choose their names, one that always takes another counts
-for up to 1 + ``boost`` times as much for good.
+name is new once. Only as many names are new as there are clients that have joined and
+not left: whoever leaves, or is evicted, and enrols under another name gains nothing.
+One that enrols without leaving may gain 1 + ``boost`` times its weight, as it would by
+coming as so many clients.
 
 The paper also restarts the learning rate, which brings nothing here that a rate which
 falls later does not (claim 34, docs/papers.md). A departed client leaves the objective
@@ -114,9 +116,10 @@ class FlexibleParticipation(AggregatorConfig):
         counts = self.scheme != "A" or update.work >= 1
         samples = update.samples
         if counts and self.boost:
-            number = counted.heard.get(update.member, 0) + 1
-            counted.heard[update.member] = number
-            samples *= 1 + self.boost / number**2
+            heard, name = counted.heard, update.member
+            heard[name] = heard.get(name, 0) + 1
+            if len(heard) <= update.clients:
+                samples *= 1 + self.boost / heard[name] ** 2
         payloads.add(update.payload, counted.sum_D, update.weight * samples)
         more = (samples if counts else 0.0) - update.samples
         return counted._replace(beside=counted.beside + more)

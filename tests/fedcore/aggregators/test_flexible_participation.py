@@ -19,14 +19,15 @@ from fedcore.aggregators import (
 from fedcore.aggregators.base import AggregatorConfig
 from fedcore.clients import LocalSGD
 from fedcore.compressors import ErrorFeedback, Identity, TopK
-from fedcore.coordinator.actions import Persist
+from fedcore.coordinator.events import Decided, Enrolled, Stepped
+from fedcore.coordinator.state import ServerState
 from fedcore.payloads import add, dense_payload
 from fedcore.protocol import Verdict
 from fedcore.recipes import FedBuff
 from fedcore.recipes import FlexibleParticipation as Recipe
 from fedcore.typing import Array, State
 from tests.fedcore.clients.bowls import CLIENTS, LR, STEPS, Bowls, in_turn
-from tests.fedcore.coordinator.desk import Desk
+from tests.fedcore.coordinator.desk import EPOCH, SPEC, Desk
 from tests.laws.vectors import vector
 from tests.protocol.photo import photo
 
@@ -100,11 +101,13 @@ def test_where_all_did_their_work_it_is_the_weighted_mean(
     np.testing.assert_array_equal(ours, merged(WeightedMean(), updates))
 
 
-def boosted(state: State, *updates: tuple[str, float]) -> tuple[float, State]:
+def boosted(
+    state: State, *updates: tuple[str, float], clients: int
+) -> tuple[float, State]:
     """What a version moves a model by, and the state after it."""
     rule = FlexibleParticipation(boost=2).build()
     for member, value in updates:
-        arrived = update(value, 1.0)._replace(member=member)
+        arrived = update(value, 1.0)._replace(member=member, clients=clients)
         state = rule.accumulate(state, arrived)
     moved_D = rule.finalize(state, float(len(updates)))
     assert rule.carry is not None
@@ -114,7 +117,7 @@ def boosted(state: State, *updates: tuple[str, float]) -> tuple[float, State]:
 def begun() -> State:
     """The state of a run in which a and b were heard of, and count alike."""
     state = FlexibleParticipation(boost=2).build().init(1)
-    moved, state = boosted(state, ("a", 4), ("b", 8))
+    moved, state = boosted(state, ("a", 4), ("b", 8), clients=2)
     assert moved == 6  # a boost of all is none
     return state
 
@@ -122,7 +125,7 @@ def begun() -> State:
 def test_an_arrival_counts_three_times_at_first_and_less_and_less() -> None:
     state, shares = begun(), []
     for _ in range(30):
-        moved, state = boosted(state, ("a", 0), ("b", 0), ("c", 1))
+        moved, state = boosted(state, ("a", 0), ("b", 0), ("c", 1), clients=3)
         shares.append(moved)
     first = 3 / (2 * (1 + 2 / 4) + 3)  # a and b come for the second time
     assert shares[0] == pytest.approx(first)
@@ -130,19 +133,24 @@ def test_an_arrival_counts_three_times_at_first_and_less_and_less() -> None:
     assert shares[-1] == pytest.approx(1 / 3, rel=1e-3)
 
 
-def test_a_client_is_new_once_and_a_new_name_counts_for_no_more() -> None:
-    state, again = begun(), []
+@pytest.mark.parametrize(
+    ("name", "clients", "share"),
+    [("c", 3, 1 / 3), ("d", 4, 3 / 5), ("d", 3, 1 / 3)],
+    ids=["the same name", "one client more", "another name of one that left"],
+)
+def test_nobody_gains_by_leaving_and_enrolling_again(
+    name: str, clients: int, share: float
+) -> None:
+    state = begun()
     for _ in range(50):
-        _, state = boosted(state, ("a", 0), ("b", 0), ("c", 0))
-    for name in ("c", "d", "e"):  # the same liar under other names
-        moved, state = boosted(state, ("a", 0), ("b", 0), (name, 1))
-        again.append(moved)
-    assert again == pytest.approx([1 / 3, 3 / 5, 3 / 5], rel=1e-2)
+        _, state = boosted(state, ("a", 0), ("b", 0), ("c", 0), clients=3)
+    moved, state = boosted(state, ("a", 0), ("b", 0), (name, 1), clients=clients)
+    assert moved == pytest.approx(share, rel=1e-2)
 
 
 def test_parts_of_earlier_tasks_are_not_boosted_and_make_nobody_known() -> None:
     rule = FlexibleParticipation(scheme="A", boost=2).build()
-    part = update(4, 0.5)._replace(member="a")
+    part = update(4, 0.5)._replace(member="a", clients=1)
     state = rule.accumulate(rule.init(1), part)
     assert rule.finalize(state, 1.0).tolist() == [4]
     assert not state.heard
@@ -178,20 +186,21 @@ def test_a_boost_that_nobody_can_mean_is_refused(boost: float) -> None:
         FlexibleParticipation(boost=boost)
 
 
-def test_records_restore_who_was_heard_of() -> None:
+def test_records_restore_who_was_heard_of_and_what_they_counted_for() -> None:
     config = FedBuff(buffer=2, aggregator=FlexibleParticipation(boost=2))
-    live, replayed = Desk(config), Desk(config)
-    for desk in (live, replayed):
-        desk.enrol("a", "b", "c")
-    for name, seq in (("a", 1), ("a", 2), ("b", 1), ("a", 3), ("c", 1)):
-        live.push(name, seq)
-        for action in live.actions:
-            if isinstance(action, Persist):
-                replayed.coordinator.state.restore(action.record)
-    state, again = live.coordinator.state, replayed.coordinator.state
-    assert again.buffer.heard == {"a": 3, "b": 1, "c": 1}
-    assert photo(again.buffer) == photo(state.buffer)
-    assert again.exact_D.tobytes() == state.exact_D.tobytes()
+    live, records = Desk(config), list[Any]()
+    replayed = ServerState(config.build(SPEC), np.zeros(SPEC.dim, np.float32), EPOCH)
+    for name, seq in (("a", 1), ("b", 1), ("a", 2), ("c", 1), ("a", 3)):
+        if seq == 1:
+            live.enrol(name)
+            records += live.records(Enrolled)
+        live.push(name, seq, [float(seq)] * SPEC.dim)
+        records += live.records(Decided) + live.records(Stepped)
+    for record in records:
+        replayed.restore(record)
+    assert live.coordinator.state.buffer.heard == {"a": 3, "b": 1, "c": 1}
+    assert photo(replayed.buffer) == photo(live.coordinator.state.buffer)
+    assert replayed.exact_D.tobytes() == live.coordinator.state.exact_D.tobytes()
 
 
 def recipe(scheme: Any, uplink: Any = None) -> Recipe:
