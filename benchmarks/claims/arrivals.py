@@ -90,8 +90,8 @@ class Changing(Federation):
         x, y = digits("train")
         public_D = self.coordinator.state.published.public_D
         _, chance_NC = self.model.forward(public_D, x)
-        chance_N: Vector = chance_NC[np.arange(len(y)), y]
-        return -np.log(chance_N + np.float32(1e-30))
+        loss_N: Vector = -np.log(chance_NC[np.arange(len(y)), y] + np.float32(1e-30))
+        return loss_N
 
 
 class Arrival(NamedTuple):
