@@ -16,6 +16,7 @@ from rich.table import Table as Grid
 from benchmarks.claims import (
     ada_comm,
     ada_sgd,
+    arrivals,
     both_memories,
     coded_computation,
     coded_training,
@@ -80,6 +81,7 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     30: coded_training.run,
     31: focus.run,
     32: layers.run,
+    34: arrivals.run,
     35: large_batches.run,
 }
 FRESH = 200  # bounds and settings were chosen with seeds below 5
