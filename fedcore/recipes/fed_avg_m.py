@@ -1,7 +1,6 @@
 """FedAvgM: FedAvg with momentum at the server.
 
-Hsu, Qi, Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated
-Visual Classification", 2019, arXiv 1909.06335: v ← β·v + Δ, w ← w - v
+Hsu, Qi, Brown, arXiv 1909.06335: v ← β·v + Δ, w ← w - v
 (:mod:`fedcore.server_optimizers.momentum`).
 """
 

@@ -1,8 +1,7 @@
 """FedYogi: FedAvg with Yogi at the server.
 
-Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar, McMahan, "Adaptive Federated
-Optimization", ICLR 2021, arXiv 2003.00295, Algorithm 2
-(:mod:`fedcore.server_optimizers.yogi`). Updates count by their samples.
+Reddi et al., ICLR 2021, Algorithm 2 (:mod:`fedcore.server_optimizers.yogi`). Updates
+count by their samples.
 """
 
 from typing import ClassVar, Literal
