@@ -1,8 +1,8 @@
 """FedAdagrad: FedAvg with Adagrad at the server.
 
 Reddi et al., ICLR 2021, Algorithm 2 (:mod:`fedcore.server_optimizers.adagrad`). β₁ = 0,
-so that the server has no momentum, is quoted from memory of the paper's experiments; its
-text was not within reach.
+so that the server has no momentum, is quoted from memory of the paper's experiments;
+its text was not within reach.
 """
 
 from typing import ClassVar, Literal
