@@ -344,6 +344,12 @@ def _codes() -> Iterator[Series]:
     yield Series.of([max(cells["largest error, 1e-15"]["values"]) / 100])
 
 
+def _waits() -> Iterator[Series]:
+    """Claim 14: the error before the model let clients wait for a version."""
+    before = _runs(14)[-2]["tables"][0]["rows"]
+    yield Series.of(before["4 clients"]["error"]["values"])
+
+
 DERIVED: dict[int, Callable[[], Iterable[Series]]] = {
     2: _losses,
     3: _gaps,
@@ -351,6 +357,7 @@ DERIVED: dict[int, Callable[[], Iterable[Series]]] = {
     5: _exponential,
     9: _selection,
     13: _codes,
+    14: _waits,
     16: _eight_workers,
     17: _once,
     20: _wide_area,
