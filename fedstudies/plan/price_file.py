@@ -100,6 +100,8 @@ class PricesConfig(Config):
     """Of a worker that is always there, for an hour."""
     preemptible: PreemptibleConfig
     """Of workers that come and go."""
+    restart_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """Until a worker that comes later, or comes back, is ready to compute."""
 
 
 def read_prices(path: Path | str) -> PricesConfig:

@@ -12,7 +12,7 @@ import yaml
 
 import latecomer
 from fedcore.errors import ConfigError, JournalError, UserCodeError
-from fedcore.planning.volatile_workers import Offer
+from fedcore.planning.volatile_workers import Group, Offer
 from fedcore.workload import Workload
 from fedsim.traces import read_trace
 from fedstudies.plan.check import require_few_returns
@@ -492,7 +492,7 @@ def test_times_are_read_as_people_write_them() -> None:
 
 def test_stays_are_what_the_simulator_reads(tmp_path: Path) -> None:
     offer = Offer(1.0, 50.0, 20.0)
-    workers = Workers("synchronous", 1, 2, offer, 3, None, 10.0)
+    workers = Workers("synchronous", 1, (Group(offer, 2),), 3, None, 10.0)
     stays = workers.stays(7, 1000.0)
     read = read_trace(write_stays(tmp_path / "stays.csv", stays))
     for own, client in zip(stays, read, strict=True):
@@ -507,7 +507,8 @@ def test_stays_are_what_the_simulator_reads(tmp_path: Path) -> None:
 
 def test_bidders_come_and_go_together() -> None:
     offer = Offer(1.0, 50.0, 20.0, bid=1.5)
-    stays = Workers("synchronous", 0, 3, offer, 3, None, 10.0).stays(1, 500.0)
+    groups = (Group(offer, 3),)
+    stays = Workers("synchronous", 0, groups, 3, None, 10.0).stays(1, 500.0)
     assert stays[0] == stays[1] == stays[2]
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from fedcore.planning.error_model import ErrorModel
 from fedcore.planning.preemption import draw_stays, sum_paid_seconds
 from fedcore.planning.volatile_workers import (
+    Group,
+    Growth,
     Offer,
     Plan,
     Question,
@@ -96,13 +98,14 @@ def test_the_same_tasks_save_what_the_prices_allow(
     offer = Offer(price, up, down)
     for alone in on_demand_only(plans(offer=offer)):
         most = most_saved(alone, [offer])
-        same = plan_of(QUESTION, alone.way, offer, 0, alone.workers, alone.buffer)
+        preemptible = (Group(offer, alone.workers),)
+        same = plan_of(QUESTION, alone.way, 0, preemptible, alone.buffer)
         if same is not None and alone.way is BUFFERED and most:
             assert 1 - same.cost / alone.cost == pytest.approx(most, abs=1e-6)
 
 
 def test_the_most_that_can_be_saved_follows_the_price_and_the_lost_tasks() -> None:
-    alone = plan_of(QUESTION._replace(error=0.5), ROUNDS, CHEAP, 1, 0)
+    alone = plan_of(QUESTION._replace(error=0.5), ROUNDS, 1)
     assert alone is not None
     assert most_saved(alone, [Offer(0.25, np.inf, 9.0)]) == pytest.approx(0.75)
     # e^-1 of the tasks are finished: each one costs e times as much.
@@ -121,7 +124,7 @@ def test_only_preemptible_workers_bid() -> None:
 
 def test_plans_count_the_tasks_of_workers_that_are_there() -> None:
     offer = Offer(0.3, 1e9, 1e9)
-    rounds = plan_of(QUESTION._replace(error=0.5), ROUNDS, offer, 1, 1)
+    rounds = plan_of(QUESTION._replace(error=0.5), ROUNDS, 1, (Group(offer, 1),))
     assert rounds is not None
     assert rounds.tasks == pytest.approx(1.5 * rounds.versions)
     assert rounds.worker_seconds == pytest.approx(1.5 * rounds.seconds)
@@ -167,12 +170,12 @@ def test_equal_halves_are_equal() -> None:
 
 
 def test_an_unreachable_error_has_no_plan() -> None:
-    assert plan_of(QUESTION._replace(error=0.04), ROUNDS, CHEAP, 8, 0) is None
+    assert plan_of(QUESTION._replace(error=0.04), ROUNDS, 8) is None
 
 
 def test_rounds_without_anybody_take_time() -> None:
     offer = Offer(0.3, 1e9, 1e9)
-    plan = plan_of(QUESTION._replace(error=0.5), ROUNDS, offer, 0, 1)
+    plan = plan_of(QUESTION._replace(error=0.5), ROUNDS, 0, (Group(offer, 1),))
     assert plan is not None
     # Half of the rounds are idle: each version takes a task and one deadline.
     assert plan.seconds == pytest.approx(plan.versions * (1.0 + 1.05), rel=1e-6)
