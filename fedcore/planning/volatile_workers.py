@@ -39,6 +39,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, NamedTuple
 
+from fedcore.errors import ConfigError
 from fedcore.planning.active_workers import (
     distribution,
     distribution_of_bids,
@@ -290,6 +291,9 @@ class Predictor:
         Returns:
             The plan, or None if it never reaches the error, does so before all of its
             workers have come, or has a buffer outside of those of the pilots.
+
+        Raises:
+            ConfigError: there are several groups, and not with falling bids.
         """
         question, way, model = self._question, self._way, self._way.model
         workers = on_demand + sum(group.workers for group in groups)
@@ -355,6 +359,8 @@ class Predictor:
             for offer, _ in groups
         ]
         counts = [group.workers for group in groups]
+        if len(groups) > 1 and not all(group.offer.together for group in groups):
+            raise ConfigError("groups: expected one, or several bids in one market")
         if groups and not on_demand and away[0] >= 1:
             return None
         if way.protocol == "synchronous":

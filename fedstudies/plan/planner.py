@@ -236,6 +236,11 @@ class Planner:
                 f"plan has {1 / plan.inverse:.3g} (harmonic means): its error is "
                 "extrapolated."
             )
+        if plan.growth is not None:
+            found.append(
+                "No pilot had a number of workers that grows: the error follows from "
+                "that of constant numbers."
+            )
         if plan.way.protocol == "buffered":
             found.append(
                 "The staleness of the plan's updates is taken to be that of the pilots."
