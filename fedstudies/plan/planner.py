@@ -19,6 +19,7 @@ from fedcore.planning.volatile_workers import (
     uniform_share,
     with_preemptible,
 )
+from fedcore.typing import Seconds
 from fedrun import units
 from fedstudies.frame import Progress
 from fedstudies.plan.check import Check
@@ -279,36 +280,32 @@ class Planner:
                 "Workers are assumed to leave independently; real preemptions often "
                 "come together."
             )
-        if offer.together and self.question.deadline and not plan.on_demand:
-            each = plan.seconds * (1 - offer.away) / plan.versions
-            share = uniform_share(plan.versions, each, self.question.deadline)
-            found.append(self._formula(plan, share))
+        if offer.together and not plan.on_demand and self.question.deadline:
+            found.append(self._formula(plan, self.question.deadline))
         return found
 
-    def _formula(self, plan: Plan, share: float) -> str:
-        """Returns the bids that the formulas give, in a sentence.
-
-        Args:
-            plan: with one or two bids.
-            share: F(b1*) of the highest bid.
-        """
-        bid_for = self.prices.preemptible.bid_for
+    def _formula(self, plan: Plan, deadline: Seconds) -> str:
+        """Returns the bids that the formulas give for a plan, in a sentence."""
+        bid_for, first = self.prices.preemptible.bid_for, plan.groups[0]
+        in_rounds = plan.way.protocol == "synchronous"
+        # Rounds are made while the highest bid is enough; a buffer fills with all.
+        there = sum(group.there for group in plan.groups) / plan.preemptible
+        each = plan.seconds * (1 - first.offer.away if in_rounds else there)
+        share = uniform_share(plan.versions, each / plan.versions, deadline)
         bid = bid_for(share)
-        if len(plan.groups) < 2:
+        if len(plan.groups) < 2 or not in_rounds:
             gives = "no bid keeps them" if bid is None else f"the bid would be {bid:g}"
             return (
                 "The formula of the uniform bid, which counts no lost tasks, asks for "
                 f"workers that are there for {share:.0%} of the time; {gives}."
             )
-        few = plan.groups[0].workers
         inverse = plan.way.model.inverse_to(self.question.error, plan.versions)
-        lower = min(max(0.0, lower_share(share, few, plan.workers, inverse)), share)
-        bids = " and ".join(
-            "none" if not part or found is None else f"{found:g}"
-            for part, found in ((share, bid), (lower, bid_for(lower)))
-        )
+        lower = lower_share(share, first.workers, plan.workers, inverse)
+        lower = min(max(0.0, lower), share)
+        bids = (bid, bid_for(lower) if lower else None)
+        one, other = ("none" if found is None else f"{found:g}" for found in bids)
         return (
             "The formulas of two bids, which count no lost tasks, ask for "
-            f"{units.amount(few, 'worker')} there for {share:.0%} of the time and the "
-            f"others for {lower:.0%}; the bids would be {bids}."
+            f"{units.amount(first.workers, 'worker')} there for {share:.0%} of the "
+            f"time and the others for {lower:.0%}; the bids would be {one} and {other}."
         )

@@ -32,6 +32,7 @@ from fedcore.planning.volatile_workers import (
     lower_share,
     most_saved,
     on_demand_only,
+    plain,
     plan_of,
     with_preemptible,
 )
@@ -344,8 +345,17 @@ def test_a_plan_that_grows_adds_up_its_stages() -> None:
     paid = sum(plan.seconds - begin for begin in begins)
     assert plan.worker_seconds == pytest.approx(paid)
     assert plan.cost == pytest.approx(paid / 3600)
-    assert plan.cost < constant.cost
     assert plan.versions >= constant.versions
+
+
+def test_a_number_that_grows_may_be_cheaper_than_any_constant_one() -> None:
+    found = all_plans(QUESTION, [ROUNDS], [CHEAP], 8)
+    best, constant = cheapest(found, QUESTION), cheapest(plain(found), QUESTION)
+    assert best is not None
+    assert constant is not None
+    assert best.growth is not None
+    assert best.cost < 0.95 * constant.cost
+    assert constant.is_plain
 
 
 def test_a_plan_that_is_done_before_all_have_come_is_another_one() -> None:
