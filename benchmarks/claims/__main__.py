@@ -34,6 +34,7 @@ from benchmarks.claims import (
     oort,
     prioritised,
     rare_and_late,
+    renting,
     seen_once,
     skew,
     small_batches,
@@ -79,6 +80,7 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     30: coded_training.run,
     31: focus.run,
     32: layers.run,
+    33: renting.run,
 }
 FRESH = 200  # bounds and settings were chosen with seeds below 5
 RESULTS = Path(__file__).parent.parent / "results" / "claims.json"
