@@ -9,9 +9,9 @@ is what its workers are paid while they are there:
     cost = time (n_od price_od + n_sp (1 - q) price_sp).
 
 Synchronous rounds wait for all workers, or for the deadline of the round where one is
-away: R = P(all) E[slowest] + P(not all) D, and a round without anybody adds D. Of two
-bids, the first one counts as all.
-Buffered versions take K tasks of the workers that are there on average, and 1/y = 1/K.
+away: R = P(all) E[slowest] + P(not all) D, and a round without anybody adds D. Nobody
+waits for those who are outbid while others are not. Buffered versions take K tasks of
+the workers that are there on average, and 1/y = 1/K.
 
 **Bids.** The optimal uniform bid is b* = F^-1(J R(n) / θ): the work needs J R(n)
 seconds, workers are there for a share F(b) of them, and cost rises with b, so that the
@@ -28,8 +28,8 @@ task counts if the stay of its worker lasts for a restart and the task, e^-((r +
 of all time in stays, as they have no memory. The server has the model, so there are no
 checkpoints to pay for.
 
-The bids and the restart are derived here; growth is quoted from memory. The
-theorems themselves were not within reach.
+The bids and the restart are derived here; growth is quoted from memory. The theorems
+themselves were not within reach.
 """
 
 import math
@@ -117,19 +117,22 @@ class Growth(NamedTuple):
     factor: float
     """η, by which it grows from version to version."""
 
-    def stages(self, most: int) -> list[tuple[int, float]]:
-        """Returns numbers of workers with how many versions each makes.
+    def stages(self, most: int) -> list[tuple[int, int]]:
+        """Returns the numbers below ``most``, with how many versions each makes.
 
-        Args:
-            most: the last number, which makes all further versions.
+        Raises:
+            ConfigError: it never gets to ``most``.
         """
-        if self.factor <= 1:
-            return [(self.first, math.inf)]
+        if self.factor <= 1 and self.first < most:
+            raise ConfigError(
+                f"growth: expected a factor above 1, got {self.factor:g}, which never "
+                f"makes {most} workers of {self.first}"
+            )
         found, version = Counter[int](), 0
         while (workers := math.ceil(self.first * self.factor**version)) < most:
             found[workers] += 1
             version += 1
-        return [*found.items(), (most, math.inf)]
+        return [*found.items()]
 
 
 class Way(NamedTuple):
@@ -263,6 +266,16 @@ class _Pace(NamedTuple):
     """Paid for an hour."""
 
 
+class _Stage(NamedTuple):
+    """Versions that are made by the same number of workers."""
+
+    workers: int
+    pace: _Pace
+    versions: int
+    error: float
+    """At its end."""
+
+
 class Predictor:
     """Predicts plans of one way to train."""
 
@@ -293,53 +306,72 @@ class Predictor:
             workers have come, or has a buffer outside of those of the pilots.
 
         Raises:
-            ConfigError: there are several groups, and not with falling bids.
+            ConfigError: there are several groups, and not with falling bids; or the
+                number never grows to all of them.
         """
-        question, way, model = self._question, self._way, self._way.model
-        workers = on_demand + sum(group.workers for group in groups)
-        size = workers if way.protocol == "synchronous" else buffer or 1
-        stages = [(workers, math.inf)] if growth is None else growth.stages(workers)
+        stages = self._stages(on_demand, groups, buffer, growth)
+        if stages is None:
+            return None
+        restart, last = self._question.restart, stages[-1]
+        is_round = self._way.protocol == "synchronous"
+        seconds, cost, paid, before = 0.0, 0.0, 0.0, stages[0].pace
         rented = list[tuple[Seconds, int]]()
-        versions, tasks, seconds, cost, paid, before = 0, 0.0, 0.0, 0.0, 0.0, None
-        for count, most in stages:
-            pace = self._pace(*_first(count, on_demand, groups), buffer)
-            if pace is None:
-                return None
-            made = model.versions_to(question.error, pace.inverse)
-            if most < math.inf:
-                if made is not None and made <= most:
-                    return None
-                made = int(most)
-            elif made is None or count < workers:
-                return None
-            early = min(question.restart, seconds)
-            rented.append((seconds - early, count))
-            spent = made * pace.seconds
-            if before is not None:  # those who come now are paid while they start
+        for workers, pace, versions, _ in stages:
+            spent = versions * pace.seconds
+            early = min(restart, seconds)
+            rented.append((seconds - early, workers))
+            if len(rented) > 1:  # those who come are paid while they start
                 cost += early / HOUR * (pace.hourly - before.hourly)
                 paid += early * (pace.there - before.there)
                 spent += self._task / 2
-            versions, tasks = versions + made, tasks + made * pace.count
-            seconds, cost = seconds + spent, cost + spent / HOUR * pace.hourly
-            paid, before = paid + spent * pace.there, pace
-            error, inverse = model.error(made, pace.inverse), pace.inverse
-            model = model.after(made, pace.inverse)
+            seconds += spent
+            cost += spent / HOUR * pace.hourly
+            paid += spent * pace.there
+            before = pace
         return Plan(
-            way=way,
+            way=self._way,
             on_demand=on_demand,
             groups=groups,
-            buffer=size,
-            versions=versions,
-            error=error,
-            inverse=inverse,
-            tasks=tasks,
+            buffer=last.workers if is_round else buffer or 1,
+            versions=sum(stage.versions for stage in stages),
+            error=last.error,
+            inverse=last.pace.inverse,
+            tasks=sum(stage.versions * stage.pace.count for stage in stages),
             seconds=seconds,
             cost=cost,
             worker_seconds=paid,
-            restart=question.restart,
+            restart=restart,
             growth=growth if len(stages) > 1 else None,
             rented=tuple(rented) if len(stages) > 1 else (),
         )
+
+    def _stages(
+        self,
+        on_demand: int,
+        groups: tuple[Group, ...],
+        buffer: int | None,
+        growth: Growth | None,
+    ) -> list[_Stage] | None:
+        """Returns the stages to the error; None where :meth:`plan` returns None."""
+        target, model = self._question.error, self._way.model
+        workers = on_demand + sum(group.workers for group in groups)
+        found = list[_Stage]()
+        early = [] if growth is None else growth.stages(workers)
+        for count, given in [*early, (workers, None)]:
+            pace = self._pace(*_first(count, on_demand, groups), buffer)
+            if pace is None:
+                return None
+            enough = model.versions_to(target, pace.inverse)
+            if given is None:
+                versions = enough
+            else:
+                versions = given if enough is None or enough > given else None
+            if versions is None:
+                return None
+            error = model.error(versions, pace.inverse)
+            found.append(_Stage(count, pace, versions, error))
+            model = model.after(versions, pace.inverse)
+        return found
 
     def _pace(
         self, on_demand: int, groups: tuple[Group, ...], buffer: int | None
