@@ -339,7 +339,7 @@ def workers_in_words(plan: Plan) -> str:
         kind = f"preemptible worker{'s' * (count > 1)}"
         bid = "" if offer.bid is None else f" at a bid of {offer.bid:g}"
         words.append(f"{count} {kind}{bid}")
-    first = "" if plan.growth is None else f", {plan.growth.first} at first"
+    first = "" if plan.growth is None else f" ({plan.growth.first} at first)"
     return " and ".join(words) + first
 
 

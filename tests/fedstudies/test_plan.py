@@ -203,7 +203,7 @@ def test_a_number_that_grows_is_recommended_where_it_is_cheaper() -> None:
     assert choice["growth"] in FACTORS
     assert choice["rented"][0][0] == 0.0
     assert choice["rented"][-1][1] == choice["on_demand"] + choice["preemptible"]
-    assert f", {first} at first and train in synchronous rounds" in found.verdict
+    assert f" ({first} at first) and train in synchronous rounds" in found.verdict
     (rented,) = (each for each in found.sentences() if each.startswith("workers: "))
     assert rented.startswith(f"workers: {first} at first, {first + 1} from ")
     assert rented.endswith(" on")
