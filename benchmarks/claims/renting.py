@@ -14,7 +14,7 @@ both, in the prediction and in the simulation. The negative control forgets them
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -45,7 +45,6 @@ from benchmarks.claims.volatile_workers import (
 from fedcore.planning.volatile_workers import (
     Offer,
     Plan,
-    Protocol,
     Question,
     Way,
     all_plans,
@@ -68,7 +67,7 @@ MARKET = {
 OFTEN = {"price": 1.09, "preemptions_per_hour": 3, "recovery_seconds": 600}
 RESTART, PATIENCE = 300.0, 3.0
 ONE, TWO, GROWING = "one bid", "two bids", "a number that grows"
-PROTOCOLS: tuple[Protocol, ...] = ("synchronous", "buffered")
+PROTOCOLS = ("synchronous", "buffered")
 KINDS = ("USD", "predicted USD", "minutes", "predicted minutes", "in time")
 RESTARTS = (
     "times the minutes",
@@ -159,7 +158,9 @@ def of_seed(scale: Scale, seed: int) -> Found:
     with laboratory(JOBS[HARD], scale, seed) as lab:
         kinds = compare_kinds(lab, checks)
     with laboratory(JOBS[EASY], scale, seed) as lab:
-        restarts = {way.protocol: with_restarts(lab, way, checks) for way in lab.ways}
+        restarts = {
+            str(way.protocol): with_restarts(lab, way, checks) for way in lab.ways
+        }
     return Found(kinds, restarts)
 
 
@@ -250,6 +251,6 @@ def with_restarts(lab: Lab, way: Way, checks: int) -> list[float]:
     ]
 
 
-def offers_of(preemptible: dict[str, object]) -> list[Offer]:
+def offers_of(preemptible: Mapping[str, object]) -> list[Offer]:
     """Returns the offers of a price file's preemptible workers."""
     return PreemptibleConfig.model_validate(preemptible).offers()

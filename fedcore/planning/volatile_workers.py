@@ -258,8 +258,8 @@ class _Pace(NamedTuple):
     """Of a version."""
     inverse: float
     """E[1/y]."""
-    count: float
-    """Tasks in a version."""
+    tasks: float
+    """In a version."""
     there: float
     """Workers that are there, and paid, on average."""
     hourly: float
@@ -336,7 +336,7 @@ class Predictor:
             versions=sum(stage.versions for stage in stages),
             error=last.error,
             inverse=last.pace.inverse,
-            tasks=sum(stage.versions * stage.pace.count for stage in stages),
+            tasks=sum(stage.versions * stage.pace.tasks for stage in stages),
             seconds=seconds,
             cost=cost,
             worker_seconds=paid,
@@ -408,12 +408,12 @@ class Predictor:
             slowest = self._mean_slowest(on_demand + sum(counts))
             wait = way.round_deadline
             each = (full * slowest + (some - full) * wait + active.idle * wait) / some
-            inverse, count = active.inverse, active.mean
+            inverse, tasks = active.inverse, active.mean
         else:
             rate = sum(n * (1 - q) for n, q in zip(counts, away, strict=True))
             size = buffer or 1
             each = size / ((on_demand + rate) / task)
-            inverse, count = 1 / size, float(size)
+            inverse, tasks = 1 / size, float(size)
             # Staleness changes with the buffer: no other one is extrapolated to.
             low, high = way.model.inverse_low, way.model.inverse_high
             if not 0.99 * low <= inverse <= 1.01 * high:
@@ -421,7 +421,7 @@ class Predictor:
         hourly = on_demand * question.on_demand_price
         hourly += sum(group.there * group.offer.price for group in groups)
         there = on_demand + sum(group.there for group in groups)
-        return _Pace(each, inverse, count, there, hourly)
+        return _Pace(each, inverse, tasks, there, hourly)
 
     def _mean_slowest(self, workers: int) -> Seconds:
         if workers not in self._slowest:
