@@ -10,7 +10,8 @@ low half of the time. Predictions are of means, so plans have four fifths of the
 Restarts, with claim 12's easy job: workers are often taken away, and take five minutes
 to start again. The cheapest plan of volatile workers, in rounds and with a buffer, is
 predicted and simulated with restarts and without. What restarts add is the ratio of
-both, in the prediction and in the simulation. The negative control forgets them.
+both, in the prediction and in the simulation. The negative control forgets them. The
+bounds were set with seeds 0 to 9.
 """
 
 import tempfile
@@ -66,18 +67,18 @@ MARKET = {
 }
 OFTEN = {"price": 1.09, "preemptions_per_hour": 3, "recovery_seconds": 600}
 RESTART, PATIENCE = 300.0, 3.0
+TOO_LONG = "rounds with somebody away end before their deadline, which is predicted"
 ONE, TWO, GROWING = "one bid", "two bids", "a number that grows"
 PROTOCOLS = ("synchronous", "buffered")
 KINDS = ("USD", "predicted USD", "minutes", "predicted minutes", "in time")
-RESTARTS = (
-    "times the minutes",
-    "predicted",
-    "times the USD",
-    "predicted",
-    "minutes over predicted",
-    "USD over predicted",
-    "minutes over predicted, forgotten",
-    "minutes over predicted, without",
+RESTARTS = (  # times what it takes without restarts, and times what is predicted
+    "x minutes",
+    "x USD",
+    "x, predicted",
+    "minutes / predicted",
+    "USD / predicted",
+    "without",
+    "forgotten",
 )
 
 
@@ -110,12 +111,12 @@ def run(scale: Scale) -> Report:
             at_most(
                 "cost of two bids over that of one",
                 ratio(kinds[TWO][0], kinds[ONE][0]),
-                0.95,
+                1.0,
             ),
             at_most(
                 "cost of a number that grows over that of a constant one",
                 ratio(kinds[GROWING][0], kinds[ONE][0]),
-                0.95,
+                0.9,
             ),
             *(
                 at_least(f"in time, {name}", average(row[4]), 0.9)
@@ -124,11 +125,21 @@ def run(scale: Scale) -> Report:
             *(
                 at_most(
                     f"relative error of what restarts add to the {what}, {name}",
-                    average(Cell([abs(value) for value in off(row[at], row[at + 1])])),
+                    average(off(row[at], row[2])),
                     0.15,
                 )
                 for name, row in restarts.items()
-                for what, at in (("time", 0), ("cost", 2))
+                for what, at in (("time", 0), ("cost", 1))
+            ),
+            *(
+                at_most(
+                    f"relative error of the {what} with restarts, {name}",
+                    average(off(row[at])),
+                    0.3,
+                    known=TOO_LONG if name == "synchronous" else "",
+                )
+                for name, row in restarts.items()
+                for what, at in (("time", 3), ("cost", 4))
             ),
         ],
     )
@@ -139,10 +150,11 @@ def cells(rows: Sequence[Sequence[float]]) -> list[Cell]:
     return [Cell(values) for values in zip(*rows, strict=True)]
 
 
-def off(measured: Cell, predicted: Cell) -> list[float]:
-    """Returns the relative errors of predictions; above 0, it took more."""
-    pairs = zip(measured.values, predicted.values, strict=True)
-    return [value / expected - 1 for value, expected in pairs]
+def off(measured: Cell, predicted: Cell | None = None) -> Cell:
+    """Returns the relative errors of what was predicted; None: it is the unit."""
+    expected = [1.0] * len(measured.values) if predicted is None else predicted.values
+    pairs = zip(measured.values, expected, strict=True)
+    return Cell([abs(value / other - 1) for value, other in pairs])
 
 
 class Found(NamedTuple):
@@ -241,13 +253,12 @@ def with_restarts(lab: Lab, way: Way, checks: int) -> list[float]:
     without = lab.check(f"{way.protocol} without", other, limit, checks)
     return [
         found.mean_seconds / without.mean_seconds,
-        plan.seconds / other.seconds,
         found.cost / without.cost,
-        plan.cost / other.cost,
+        plan.seconds / other.seconds,  # as of the cost: who is there stays the same
         found.mean_seconds / plan.seconds,
         found.cost / plan.cost,
-        found.mean_seconds / other.seconds,
         without.mean_seconds / other.seconds,
+        found.mean_seconds / other.seconds,
     ]
 
 
