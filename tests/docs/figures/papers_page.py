@@ -114,6 +114,7 @@ SETTINGS = {
     30: (r"TIT \d+|442 patients|300 steps|n = \d+|k = \d+|10⁻¹³|10 epochs|limit of 4",),
     31: (r"recall 95 %|58\s+times|37 times|16 noisy|512 units|\(8\)|32 units",),
     32: (r"ICPE \d+|10 Mbit/s",),
+    33: (r"75 minutes|5 minutes|3 preemptions",),
     28: (
         r"a third of\s+the time|loss of \.3|τ\s+= \d+|\d+ at first|batches of \d+",
         r"10 s of|1\.2 s a|every 120 s|every 300 s|rate \.?\d|6,000 s",
