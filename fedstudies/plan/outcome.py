@@ -119,7 +119,7 @@ class PlanOutcome(Outcome):
                 f"{units.in_seconds(plan.seconds)}, {self.money(plan.cost)}"
             )
             if plan.growth is not None:
-                lines.append(rented_in_words(plan))
+                lines.append(arrivals_in_words(plan))
             names = (*LITTLE, *([] if plan.is_plain else [PLAIN]))
             lines += [self._beside(self.check, name) for name in names]
             if not plan.preemptible:
@@ -343,7 +343,7 @@ def workers_in_words(plan: Plan) -> str:
     return " and ".join(words) + first
 
 
-def rented_in_words(plan: Plan) -> str:
+def arrivals_in_words(plan: Plan) -> str:
     """Returns ``workers: 2 at first, 3 from 5 min 10 s on``."""
     _, first = plan.rented[0]
     later = (
