@@ -105,7 +105,7 @@ class Group(NamedTuple):
 
     @property
     def there(self) -> float:
-        """How many of them are there, and paid, on average."""
+        """The mean number of them that are there, and paid."""
         return self.workers * (1 - self.offer.away)
 
 
@@ -181,11 +181,11 @@ class Plan:
     worker_seconds: Seconds
     """The time that is paid, of all workers together."""
     restart: Seconds = 0.0
-    """How long a worker that comes computes nothing."""
+    """The time for which a worker that comes computes nothing."""
     growth: Growth | None = None
-    """How the number of workers grows; None: it is constant."""
+    """The growth of its number of workers; None: it is constant."""
     rented: tuple[tuple[Seconds, int], ...] = ()
-    """Where it grows: times, and the numbers of workers from then on."""
+    """Times, and the numbers of workers from then on; empty: it is constant."""
 
     @property
     def round_deadline(self) -> Seconds | None:
@@ -198,7 +198,7 @@ class Plan:
 
     @property
     def preemptible(self) -> int:
-        """How many workers come and go."""
+        """The number of workers that come and go."""
         return sum(group.workers for group in self.groups)
 
     @property
@@ -227,7 +227,7 @@ class Question(NamedTuple):
     deadline: Seconds | None = None
     budget: float | None = None
     restart: Seconds = 0.0
-    """How long a worker that comes is paid, and computes nothing."""
+    """The time for which a worker that comes is paid, and computes nothing."""
 
     @property
     def seeks_soonest(self) -> bool:
@@ -252,7 +252,7 @@ class Question(NamedTuple):
 
 
 class _Pace(NamedTuple):
-    """How certain workers make versions."""
+    """The versions that certain workers make: their time, noise and cost."""
 
     seconds: Seconds
     """Of a version."""
