@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from benchmarks.speed import (
     start,
 )
 from benchmarks.speed.measure import Scale, machine
-from benchmarks.speed.report import Report
+from benchmarks.speed.report import RATIO, Report
 from fedcore.typing import JSON
 
 BENCHMARKS: dict[str, Callable[[Scale], Report]] = {
@@ -37,6 +37,9 @@ BENCHMARKS: dict[str, Callable[[Scale], Report]] = {
     "start": start.run,
 }
 RESULTS = Path(__file__).parent / "results" / "speed.json"
+SHORT = ("aggregation", "start")  # they take seconds at full length
+ROUNDS = 3  # of those, when they are run again
+FAR = 2.0  # times the largest ratio that was saved
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console, found = Console(highlight=False), dict[str, JSON]()
     if not console.is_terminal:
         console.width = 120
+    if options.again:
+        return int(not all([*are_as_fast(console, options.benchmarks or SHORT)]))
     for name in options.benchmarks or BENCHMARKS:
         if name == "scraping" and find_spec("uvicorn") is None:
             console.print("scraping: not tried, it needs pip install 'latecomer[web]'")
@@ -61,6 +66,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def are_as_fast(console: Console, names: Sequence[str]) -> Iterator[bool]:
+    """Runs benchmarks again, and says where a ratio is much worse than was saved."""
+    kept = json.loads(RESULTS.read_text())["benchmarks"]
+    for name in names:
+        with console.status(name):
+            report = BENCHMARKS[name](Scale(ROUNDS))
+        slower = [*much_worse(report, kept.get(name, {"groups": {}}))]
+        console.print(f"{name}: {len(slower)} ratios much worse than was saved")
+        for line in slower:
+            console.print(f"  {line}")
+        yield not slower
+
+
+def much_worse(report: Report, saved: JSON) -> Iterator[str]:
+    """Yields each row whose ratio is more than twice the largest that was saved."""
+    for title, rows in report.groups.items():
+        known = saved["groups"].get(title, {})
+        for row in rows:
+            if RATIO not in row.figures or RATIO not in known.get(row.name, {}):
+                continue
+            most, today = max(known[row.name][RATIO]["values"]), row.figures[RATIO]
+            if today.median > FAR * most:
+                place = f"{title}, {row.name}"
+                yield f"{place}: {today} times {row.against}, {most:.3g} at most before"
+
+
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument(
@@ -70,6 +101,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--repetitions", type=int, default=7, help="so many rounds; 7 if not said"
     )
     parser.add_argument("--quick", action="store_true", help="tiny, to try it out")
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help=f"compare ratios with what was saved, of {' and '.join(SHORT)} if none is "
+        f"named; exit 1 if one is more than {FAR:g} times the largest one",
+    )
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
     return parser.parse_args(arguments)
 

@@ -26,6 +26,7 @@ from benchmarks.series import EARLIER
 RESULTS = Path(__file__).parent / "results"
 QUICK = (
     ("-m", "benchmarks.claims", "--again"),
+    ("-m", "benchmarks", "--again"),
     ("-m", "benchmarks", "--quick"),  # whether it runs: tiny runs give no verdict
 )
 _MOST_NAMES = 4  # of places that changed, that are shown
@@ -136,7 +137,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="run a saved seed of short claims again, and tiny benchmarks of speed",
+        help="compare a seed of short claims and short benchmarks with what was saved",
     )
     return parser.parse_args(arguments)
 

@@ -16,6 +16,7 @@ from rich.table import Table as Grid
 from benchmarks.claims import (
     ada_comm,
     ada_sgd,
+    arrivals,
     both_memories,
     coded_computation,
     coded_training,
@@ -26,6 +27,7 @@ from benchmarks.claims import (
     focus,
     hidden_transfers,
     i_prof,
+    large_batches,
     late_updates,
     layers,
     linear_speed_up,
@@ -46,7 +48,7 @@ from benchmarks.claims import (
 )
 from benchmarks.claims.again import MOST_SECONDS, is_short, values
 from benchmarks.claims.report import Report, Scale, Table, Verdict
-from benchmarks.series import after
+from benchmarks.series import after, runs
 from benchmarks.speed.measure import machine
 
 CLAIMS: dict[int, Callable[[Scale], Report]] = {
@@ -81,6 +83,8 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     31: focus.run,
     32: layers.run,
     33: renting.run,
+    34: arrivals.run,
+    35: large_batches.run,
 }
 FRESH = 200  # bounds and settings were chosen with seeds below 5
 RESULTS = Path(__file__).parent.parent / "results" / "claims.json"
@@ -96,6 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sound = True
     if not console.is_terminal:
         console.width = 120
+    if options.saved:
+        console.print(before_and_after())
+        return 0
     if options.again:
         return int(not all([*are_as_saved(console, options.claims)]))
     for number in options.claims or [1, *CLAIMS]:
@@ -160,6 +167,32 @@ def are_as_saved(console: Console, numbers: Sequence[int]) -> Iterator[bool]:
         yield bool(found) and not far
 
 
+def before_and_after() -> Grid:
+    """Returns what was saved: the seeds with which a claim was chosen, and others."""
+    grid = Grid(title="checks on which claims stand", box=box.SIMPLE_HEAD)
+    for name in ("claim", "first seeds", "holding", "fresh seeds", *Verdict, "verdict"):
+        if name is not Verdict.IN_PART:
+            grid.add_column(name, justify="right")
+    for saved in json.loads(RESULTS.read_text())["claims"]:
+        every = [run for run in runs(saved) if not run["quick"]]
+        first = next((run for run in every if run["seeds"][0] < FRESH), None)
+        fresh = next((run for run in every[::-1] if run["seeds"][0] >= FRESH), None)
+        cells = [str(saved["claim"])]
+        if first is None:
+            cells += ["", ""]
+        else:
+            held = [check["holds"] for check in first["checks"] if check["gates"]]
+            cells += [str(len(first["seeds"])), f"{sum(held)} of {len(held)}"]
+        if fresh is not None:
+            gates = [check for check in fresh["checks"] if check["gates"]]
+            counts = Counter(check["verdict"] for check in gates)
+            cells += [str(len(fresh["seeds"]))]
+            cells += [str(counts[v]) for v in Verdict if v is not Verdict.IN_PART]
+            cells += [fresh["verdict"]]
+        grid.add_row(*cells)
+    return grid
+
+
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.claims")
     parser.add_argument("claims", nargs="*", type=_claim, help="which; all if none")
@@ -178,6 +211,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         action="store_true",
         help="compare one seed with what was saved, of claims where that takes at most "
         f"{MOST_SECONDS:g} s; exit 1 if it is far off",
+    )
+    parser.add_argument(
+        "--saved",
+        action="store_true",
+        help="run nothing: what was saved, with the first seeds and with fresh ones",
     )
     parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
     return parser.parse_args(arguments)

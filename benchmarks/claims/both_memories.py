@@ -54,10 +54,8 @@ NEEDED, SPARED = 0.04, 0.015  # accuracy: what a memory must gain, what may be l
 FOLLOWED = {  # another memory, of what the server holds of each client
     "top_k 5 %, 5 %, ef21": Codec(TopK(ratio=0.05), TopK(ratio=0.05), EF21),
 }
-KNOWN = {  # which codecs are known to lose more, and how much
-    "cyclic": ".061: a tenth of the values a message, and a client is one in five",
-    "gaussian_k 1 %, 5 %": ".017 with two seeds, .013 in an earlier run",
-    "random_k 5 %, 20 %": ".016 with two seeds, .011 in an earlier run",
+KNOWN = {  # which codecs are known to lose more, and why
+    "cyclic": "a tenth of the values a message, and a client is one in five",
 }
 
 

@@ -57,7 +57,7 @@ from fedrun.config import parse_config
 from fedstudies.plan.check import Check
 from fedstudies.plan.goal import Target
 from fedstudies.plan.measure import Federation, PilotRuns, ways_of
-from fedstudies.plan.price_file import PreemptibleConfig
+from fedstudies.prices.price_file import PreemptibleConfig
 
 ON_DEMAND, DEADLINE, PLANNED, CHECKS = 3.06, 4500.0, 3600.0, 20
 QUANTILES = ((0.5, 0.3), (0.6, 0.6), (0.7, 1.0), (0.8, 1.5), (0.9, 2.2), (1.0, 3.0))

@@ -13,8 +13,22 @@ E is what the client algorithm asks of a client with as many samples. C is bound
 update by the coefficient before the compression: what a message leaves out, and what
 was rejected, comes again with the coefficient of its own task. It then counts by the
 samples of the version that it comes in; where those of whole tasks are few, as they may
-be with A, that is for more than in its own. The paper's rules for clients that arrive
-late or depart are not in here.
+be with A, that is for more than in its own.
+
+A client that arrives late shifts the objective. In the paper it counts for about three
+times as much at first, and t rounds later for less as 1/t². Here a client's k-th update
+counts for 1 + ``boost``/k² times its samples, in a mean that stays one: clients that
+come together count alike. This is a weight of the arrival, as λ is, and no coefficient
+of the task: it says how much the server listens to the client now, whatever its message
+brings. The server counts accepted updates by name, so there is nothing to claim, and a
+name is new once. Only as many names are new as there are clients that have joined and
+not left: whoever leaves, or is evicted, and enrols under another name gains nothing.
+One that enrols without leaving may gain 1 + ``boost`` times its weight, as it would by
+coming as so many clients.
+
+The paper also restarts the learning rate, which brings nothing here that a rate which
+falls later does not (claim 34, docs/papers.md). A departed client leaves the objective
+at once; aggregator ``mifa`` keeps it there.
 
 Neither the paper beyond its abstract nor code of its authors was within reach: the
 coefficients are quoted from memory of it.
@@ -32,12 +46,14 @@ from fedcore.typing import Vector
 
 
 class Counted(NamedTuple):
-    """The sums of a version so far."""
+    """The sums of a version so far, and the clients that were heard of."""
 
     sum_D: Vector
-    """Σ λ·n·q, where q holds each Δ times its coefficient."""
-    left_out: float
-    """Σ n of the tasks that do not count."""
+    """Σ λ·m·q, where q holds each Δ times its coefficient, and m is n with a boost."""
+    beside: float
+    """Σ m of the tasks that count, less Σ n of all."""
+    heard: dict[str, int]
+    """How many updates of each client have counted, by name; empty without a boost."""
 
 
 class FlexibleParticipation(AggregatorConfig):
@@ -49,6 +65,9 @@ class FlexibleParticipation(AggregatorConfig):
     more."""
     cap: float = Field(default=5.0, ge=1)
     """The largest coefficient of C."""
+    boost: float = Field(default=0.0, ge=0, le=10)
+    """How many times more the first update of a client counts; its k-th one, boost/k²
+    times."""
 
     def fits(self, roles: Roles) -> None:
         """Refuses tasks whose share of the recipe's work says something else.
@@ -90,19 +109,30 @@ class FlexibleParticipation(AggregatorConfig):
 
     def build(self) -> Aggregator:
         """Returns the aggregator."""
-        return Aggregator(
-            lambda dim: Counted(np.zeros(dim, np.float32), 0.0),
-            self._accumulate,
-            _finalize,
-        )
+        carry = _keep_heard if self.boost else None
+        return Aggregator(_begin, self._accumulate, _finalize, carry=carry)
 
     def _accumulate(self, counted: Counted, update: Contribution) -> Counted:
-        payloads.add(update.payload, counted.sum_D, update.weight * update.samples)
-        if self.scheme == "A" and update.work < 1:
-            return counted._replace(left_out=counted.left_out + update.samples)
-        return counted
+        counts = self.scheme != "A" or update.work >= 1
+        samples = update.samples
+        if counts and self.boost:
+            heard, name = counted.heard, update.member
+            heard[name] = heard.get(name, 0) + 1
+            if len(heard) <= update.clients:
+                samples *= 1 + self.boost / heard[name] ** 2
+        payloads.add(update.payload, counted.sum_D, update.weight * samples)
+        more = (samples if counts else 0.0) - update.samples
+        return counted._replace(beside=counted.beside + more)
+
+
+def _begin(dim: int) -> Counted:
+    return Counted(np.zeros(dim, np.float32), 0.0, {})
+
+
+def _keep_heard(counted: Counted) -> Counted:
+    return _begin(len(counted.sum_D))._replace(heard=counted.heard)
 
 
 def _finalize(counted: Counted, samples: float) -> Vector:
     # If nobody did the whole work, there are only parts of earlier tasks.
-    return counted.sum_D / np.float32(samples - counted.left_out or samples)
+    return counted.sum_D / np.float32(samples + counted.beside or samples)

@@ -1,7 +1,8 @@
 """FedProx: local SGD on the loss plus μ/2·‖w - w_global‖².
 
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, "Federated Optimization in
-Heterogeneous Networks", MLSys 2020, Algorithm 2. With μ = 0 it is local SGD.
+Heterogeneous Networks", MLSys 2020, arXiv 1812.06127, Algorithm 2. With μ = 0 it is
+local SGD.
 """
 
 from typing import Literal

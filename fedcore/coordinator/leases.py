@@ -58,6 +58,7 @@ from itertools import chain, islice
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator.actions import Lease
 from fedcore.rng import Key
+from fedcore.selection import fair_places
 from fedcore.typing import JSON, State
 
 # --------------------- how far ahead of the slowest one each client is: a mirror clock
@@ -274,7 +275,7 @@ class Leases:
         self._fresh: dict[str, None] = {}
         self._free: dict[str, None] = {}  # those that wait and are not held
         self._held: dict[str, None] = {}
-        self._places = self._most or 2 * self._buffer
+        self._places = self._most or fair_places(self._buffer, 1)
         self.known: dict[str, None] = {}
         """Everyone who was ever here."""
         self._by_name: list[str] = []  # those known, in the order of their names
@@ -606,7 +607,7 @@ class Leases:
         if self._synchronous or self._most is not None:
             return
         expected = max(1, len(self.present) - len(self._silent))
-        places = max(1, 2 * self._buffer // expected)
+        places = fair_places(self._buffer, expected)
         if places == self._places:
             return
         line = self._held if places > self._places else self._free

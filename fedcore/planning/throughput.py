@@ -7,6 +7,9 @@ was not within reach beyond abstract and introduction, so the model is derived f
 they say of it: synthetic traces for W clients by discrete events, each client going
 through the phases of a traced task, with transfers that share the server's link.
 
+Without cohorts a client that has used its places in a version waits for the next one,
+as in :mod:`fedcore.coordinator.leases`.
+
 A client's task is: a request (own delay), a download (shared downlink), its own phases
 (own delay), an upload (shared uplink), the server's work on the update (shared
 aggregator), and the way back (own delay). The three resources are processor-sharing
@@ -33,10 +36,11 @@ from fedcore.planning.demands import RESOURCES, Demands
 from fedcore.planning.parts import Parts
 from fedcore.planning.processor_sharing import ProcessorSharing
 from fedcore.rng import Key
+from fedcore.selection import fair_places
 from fedcore.typing import Seconds
 
 STEPS = ("request", "wait", "download", "own", "upload", "server", "reply")
-"""What a client does in the model, in order; ``wait`` is for a round to begin.
+"""What a client does in the model, in order; ``wait`` is for a round or a version.
 ``download`` and ``own`` alternate for each part, and ``download`` and ``upload`` are
 what the client waits for transfers."""
 _DOWNLOAD = STEPS.index("download")
@@ -181,6 +185,7 @@ class _Run:
         self._task = [0] * clients
         self._base = [-1] * clients
         self._version = self._buffered = 0
+        self._delivered, self._places = [0] * clients, fair_places(pace.buffer, clients)
         self._waiting = set[int]()
         self._called = set[int]()  # of the round's cohort: who has not begun yet
         self._begin_counting()
@@ -276,7 +281,7 @@ class _Run:
                 task = self._task[client] = self._tasks[client].take()
                 self._delay(client, now, self._request[task])
             case "wait":
-                if self.pace.is_synchronous and client not in self._called:
+                if not self._may_begin(client):
                     self._waiting.add(client)
                 else:
                     self._leave(client, now)
@@ -311,6 +316,12 @@ class _Run:
             case "reply":
                 self._done += 1
         self._enter(client, following, now)
+
+    def _may_begin(self, client: int) -> bool:
+        """Returns whether a client gets a task of this version."""
+        if self.pace.is_synchronous:
+            return client in self._called
+        return self._delivered[client] < self._places
 
     def _begin(self, client: int, now: Seconds) -> None:
         """Lets the first part of the model come."""
@@ -372,13 +383,16 @@ class _Run:
         late = self._version - self._base[client]
         self._staleness[late] = self._staleness.get(late, 0) + 1
         self._buffered += 1
+        self._delivered[client] += 1
         if self._buffered < self.pace.buffer:
             return
         self._buffered = 0
+        self._delivered = [0] * self.clients
         self._version += 1
         if self.pace.is_synchronous:
             self._call()
-            for one in sorted(self._waiting & self._called):
+        for one in sorted(self._waiting):
+            if self._may_begin(one):
                 self._waiting.discard(one)
                 self._leave(one, now)
 

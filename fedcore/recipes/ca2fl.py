@@ -1,8 +1,7 @@
 """CA2FL: FedBuff, calibrated by the last update of every client.
 
-Wang, Cao, Wu, Chen, Chen, "Tackling the Data Heterogeneity in Asynchronous Federated
-Learning with Cached Update Calibration", ICLR 2024, Algorithm 2. The cache is the
-aggregator's (:mod:`fedcore.aggregators.ca2fl`); updates are not dampened by staleness.
+Wang et al., ICLR 2024, Algorithm 2. The cache is the aggregator's
+(:mod:`fedcore.aggregators.ca2fl`); updates are not dampened by staleness.
 """
 
 from typing import ClassVar, Literal

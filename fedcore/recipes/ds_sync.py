@@ -1,11 +1,9 @@
 """DS-Sync: synchronous rounds in groups whose members change every round.
 
-Wang, Zhang, Yang, Xia, Chen, Tan, "Divide-and-Shuffle Synchronization for Distributed
-Machine Learning", arXiv 2007.03298, also IEEE INFOCOM 2022. The client's half is
-:mod:`fedcore.clients.ds_sync`, and the server averages by group
-(:mod:`fedcore.aggregators.ds_sync`). The groups are those of one server: all messages
-pass it, so it is the method's accuracy that shows here, and not the time that it saves
-where workers send to each other.
+Wang et al., IEEE INFOCOM 2022. The client's half is :mod:`fedcore.clients.ds_sync`, and
+the server averages by group (:mod:`fedcore.aggregators.ds_sync`). The groups are those
+of one server: all messages pass it, so it is the method's accuracy that shows here, and
+not the time that it saves where workers send to each other.
 """
 
 from typing import ClassVar, Literal, Self

@@ -1,8 +1,7 @@
 """FedDyn: synchronous rounds whose clients are regularised anew for each task.
 
-Acar, Zhao, Matas Navarro, Mattina, Whatmough, Saligrama, "Federated Learning Based on
-Dynamic Regularization", ICLR 2021, arXiv 2111.04263, Algorithm 1. Its halves are the
-client algorithm (:mod:`fedcore.clients.fed_dyn`) and the server optimizer
+Acar et al., ICLR 2021, Algorithm 1. Its halves are the client algorithm
+(:mod:`fedcore.clients.fed_dyn`) and the server optimizer
 (:mod:`fedcore.server_optimizers.fed_dyn`).
 """
 

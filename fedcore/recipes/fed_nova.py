@@ -1,8 +1,7 @@
 """FedNova: FedAvg for clients that take unequal numbers of steps.
 
-Wang, Liu, Liang, Joshi, Poor, "Tackling the Objective Inconsistency Problem in
-Heterogeneous Federated Optimization", NeurIPS 2020, arXiv 2007.07481. The rule is the
-aggregator's (:mod:`fedcore.aggregators.fed_nova`); it is as good for any other recipe.
+Wang et al., NeurIPS 2020. The rule is the aggregator's
+(:mod:`fedcore.aggregators.fed_nova`); it is as good for any other recipe.
 """
 
 from typing import ClassVar, Literal

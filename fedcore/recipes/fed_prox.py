@@ -1,7 +1,6 @@
 """FedProx: FedAvg whose clients are pulled back to the model that they started from.
 
-Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, "Federated Optimization in Heterogeneous
-Networks", MLSys 2020, arXiv 1812.06127, Algorithm 2 (:mod:`fedcore.clients.fed_prox`).
+Li et al., MLSys 2020, Algorithm 2 (:mod:`fedcore.clients.fed_prox`).
 The paper draws clients by their share of the samples and averages their models plainly;
 this recipe draws them alike and weighs by samples, as FedAvg does.
 """

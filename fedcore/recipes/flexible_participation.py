@@ -1,7 +1,6 @@
 """Flexible participation: FedAvg for clients that do a part of their work.
 
-Ruan, Zhang, Liang, Joe-Wong, "Towards Flexible Device Participation in Federated
-Learning", AISTATS 2021, arXiv 2006.06954. The coefficients are the aggregator's
+Ruan et al., AISTATS 2021. The coefficients are the aggregator's
 (:mod:`fedcore.aggregators.flexible_participation`), by default those of scheme C.
 """
 

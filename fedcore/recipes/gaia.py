@@ -1,8 +1,7 @@
 """Gaia: sites that exchange significant changes only, over slow links.
 
-Hsieh, Harlap, Vijaykumar, Konomis, Ganger, Gibbons, Mutlu, "Gaia: Geo-Distributed
-Machine Learning Approaching LAN Speeds", NSDI 2017: a site trains on its own copy of
-the model, in which all of its changes count at once, and sends those that are
+Hsieh et al., NSDI 2017 (:mod:`fedcore.compressors.gaia`): a site trains on its own copy
+of the model, in which all of its changes count at once, and sends those that are
 significant; they are added to the copies of the others as they arrive. A site that is
 too far ahead of the slowest one waits (the mirror clock, here ``ahead``).
 

@@ -1,9 +1,8 @@
 """MIFA: rounds that wait for nobody, and count everybody.
 
-Gu, Huang, Zhang, Huang, "Fast Federated Learning in the Presence of Arbitrary Device
-Unavailability", NeurIPS 2021, arXiv 2106.04159, Algorithm 1. The memory of updates is
-the aggregator's (:mod:`fedcore.aggregators.mifa`). In the paper a round is made of the
-clients that are there; here it is made of K of them, or of those that are in time.
+Gu et al., NeurIPS 2021, Algorithm 1. The memory of updates is the aggregator's
+(:mod:`fedcore.aggregators.mifa`). In the paper a round is made of the clients that are
+there; here it is made of K of them, or of those that are in time.
 """
 
 from typing import ClassVar, Literal

@@ -1,8 +1,7 @@
 """Oort: rounds of federated averaging with clients that promise most.
 
-Lai, Zhu, Madhyastha, Chowdhury, "Oort: Efficient Federated Learning via Guided
-Participant Selection", OSDI 2021. Its published code invites 1.1 times the clients that
-a version is made of.
+Lai et al., OSDI 2021 (:mod:`fedcore.selection.oort`). Its published code invites 1.1
+times the clients that a version is made of.
 """
 
 from typing import ClassVar, Literal

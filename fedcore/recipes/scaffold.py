@@ -1,9 +1,8 @@
 """SCAFFOLD: synchronous rounds of local SGD that is corrected by control variates.
 
-Karimireddy, Kale, Mohri, Reddi, Stich, Suresh, "SCAFFOLD: Stochastic Controlled
-Averaging for Federated Learning", ICML 2020, arXiv 1910.06378, Algorithm 1: the model
-moves by the plain mean of the clients' updates. The control variates are the client
-algorithm's (:mod:`fedcore.clients.scaffold`).
+Karimireddy et al., ICML 2020, Algorithm 1: the model moves by the plain mean of the
+clients' updates. The control variates are the client algorithm's
+(:mod:`fedcore.clients.scaffold`).
 """
 
 from typing import ClassVar, Literal, Self

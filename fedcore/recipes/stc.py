@@ -1,11 +1,10 @@
 """STC: sparse ternary compression of single steps, with memories on both sides.
 
-Sattler, Wiedemann, Müller, Samek, "Robust and Communication-Efficient Federated
-Learning from Non-IID Data", IEEE TNNLS 2020, arXiv 1903.02891, Algorithm 2: one local
-step a round, 1/400 of the values up and down as signs times their mean
-(:mod:`fedcore.compressors.stc`), the rest kept in error memories. The server's memory
-is W - X here. The rule is that of the authors' code; 1/400 is quoted from memory of the
-paper, of which only the abstract was within reach.
+Sattler et al., IEEE TNNLS 2020, Algorithm 2: one local step a round, 1/400 of the
+values up and down as signs times their mean (:mod:`fedcore.compressors.stc`), the rest
+kept in error memories. The server's memory is W - X here. The rule is that of the
+authors' code; 1/400 is quoted from memory of the paper, of which only the abstract was
+within reach.
 """
 
 from typing import ClassVar, Literal

@@ -12,7 +12,7 @@ from fedstudies.curves import draw_line, figure_of
 from fedstudies.frame import Findings, Outcome, Part
 from fedstudies.plan.check import Check
 from fedstudies.plan.goal import Target
-from fedstudies.plan.price_file import PricesConfig
+from fedstudies.prices.price_file import PricesConfig
 from fedstudies.statistics import ALPHA, compare_seeds
 from fedstudies.tables import Cells
 from fedview.report import theme

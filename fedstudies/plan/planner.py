@@ -33,7 +33,7 @@ from fedstudies.plan.outcome import (
     PlanOutcome,
 )
 from fedstudies.plan.pilots import Measured, read_pilot
-from fedstudies.plan.price_file import PricesConfig
+from fedstudies.prices.price_file import PricesConfig
 from fedstudies.statistics import compare_seeds
 
 ATTEMPTS = 6  # plans that are checked beside the baselines

@@ -28,7 +28,7 @@ from fedstudies.plan.goal import (
 from fedstudies.plan.measure import Federation, PilotRuns
 from fedstudies.plan.outcome import PlanOutcome
 from fedstudies.plan.planner import CHECKED, Planner
-from fedstudies.plan.price_file import read_prices
+from fedstudies.prices.price_file import PricesConfig, read_prices
 from fedstudies.runner import require_measured
 from fedstudies.typed import numbers
 
@@ -103,7 +103,7 @@ class Plan(Simulating[PlanOutcome]):
 
     def perform(self, console: Console) -> Steps[PlanOutcome]:
         """Simulates pilots, searches, and simulates the plans that seem best."""
-        prices, target = read_prices(self.prices), target_of(self.target)
+        prices, target = read_prices(self.prices, PricesConfig), target_of(self.target)
         if self.deadline is None and self.budget is None:
             raise ConfigError(
                 "--deadline or --budget: say when it should be done, such as "

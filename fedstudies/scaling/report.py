@@ -15,6 +15,8 @@ from fedcore.planning.paleo import (
     Link,
     layer_time,
     round_time,
+    star,
+    step_time,
 )
 from fedcore.planning.scaling import Scaling, amdahl, best_workers, scaling
 from fedcore.typing import Seconds
@@ -22,8 +24,10 @@ from fedrun import units
 from fedrun.cli.plain_json import finite
 from fedstudies.curves import COLOURS, draw_line, figure_of
 from fedstudies.frame import Findings, Outcome, Part
+from fedstudies.prices.price_file import MachinesConfig
 from fedstudies.scaling.gradients import Limits
 from fedstudies.scaling.layers import Step
+from fedstudies.scaling.machines import Machines
 from fedstudies.statistics import student_t
 from fedstudies.tables import Cells
 from fedview.report import theme
@@ -70,6 +74,9 @@ class ScaleReport(Outcome):
     """Local steps of a task."""
     measured: Scaling | None
     doubts: Sequence[str]
+    prices: MachinesConfig | None = None
+    links: Sequence[Link] = ()
+    """Of each kind of machine that has a price."""
 
     # --------------------------------------------------------------------- predicted
 
@@ -99,11 +106,28 @@ class ScaleReport(Outcome):
         """
         if not self.step_seconds:
             return None
+        sent = self.communication(scheme)
+        return self._scaling(self.step_seconds, sent, overlap=overlap)
+
+    @property
+    def machines(self) -> Machines | None:
+        """The kinds of machines with a price; None where the layers are unknown."""
+        if self.step is None or self.prices is None:
+            return None
+        found = []
+        for kind, link in zip(self.prices.machines, self.links, strict=True):
+            sent = [star(n, self.exchange, link) if n > 1 else 0 for n in self.workers]
+            found.append(self._scaling(step_time(self.step.layers, kind), sent))
+        return Machines(prices=self.prices, scalings=found)
+
+    def _scaling(
+        self, step: Seconds, sent: Sequence[Seconds], *, overlap: bool = False
+    ) -> Scaling:
         strong, weak, most = {}, {}, max(self.workers)
-        own = self.steps * self.step_seconds
-        for n, sent in zip(self.workers, self.communication(scheme), strict=True):
-            strong[n] = round_time(own * most / n, sent, overlap=overlap)
-            weak[n] = round_time(own, sent, overlap=overlap)
+        own = self.steps * step
+        for n, seconds in zip(self.workers, sent, strict=True):
+            strong[n] = round_time(own * most / n, seconds, overlap=overlap)
+            weak[n] = round_time(own, seconds, overlap=overlap)
         return scaling(strong, weak)
 
     # ----------------------------------------------------------------------- in words
@@ -156,7 +180,7 @@ class ScaleReport(Outcome):
                 f"{units.digits(100 * ours.serial_share)} % of the time of one worker "
                 "cannot be shared."
             )
-        return found
+        return found + (self.machines.sentences if self.machines else [])
 
     def findings(self) -> Findings:
         """Returns the limit, the layers, the exchange and the scaling."""
@@ -207,6 +231,9 @@ class ScaleReport(Outcome):
                     anchor="scaling",
                 )
             )
+        if self.machines is not None and self.step is not None:
+            last = [*self.limits.values()][-1]
+            parts += self.machines.parts(last.of_samples, self.step.batch)
         if self.measured is not None:
             lead = "The same for the runs that were given, from their own times."
             parts.append(Part("Measured scaling", lead, scaling_cells(self.measured)))
@@ -246,6 +273,7 @@ class ScaleReport(Outcome):
                 for name in SCHEMES
             },
             "measured": _scaling_json(self.measured),
+            "machines": None if self.machines is None else self.machines.as_json(),
             "limits": {
                 where: {
                     "samples": _limit_json(limits.of_samples),

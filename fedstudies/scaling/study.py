@@ -25,6 +25,7 @@ from fedstudies.federated import CONFIG, Federated
 from fedstudies.first_updates import first_updates
 from fedstudies.frame import Option, Phase, Progress, Steps
 from fedstudies.functions import function_of
+from fedstudies.prices.price_file import MachinesConfig, read_prices
 from fedstudies.scaling.gradients import limits_at
 from fedstudies.scaling.layers import Step, first_samples, is_module, step_of
 from fedstudies.scaling.measure import measure_device
@@ -79,6 +80,9 @@ class Scale(Federated[ScaleReport]):
     ] = None
     """Mbit/s of the network, such as 100 or up=10,down=50,server=1000. Without it,
     simulate.link and a server of 1000."""
+    prices: Annotated[str | Path | None, Option(wanted="a path or a name")] = None
+    """The file of prices of machines, or the name of one that comes with the program,
+    such as aws_gpus_2026."""
     runs: Annotated[Sequence[str | Path], Option("FOLDER")] = ()
     """A run of the same app. Runs of various numbers of clients show the measured
     scaling; the batch limit is also measured at the last one's model."""
@@ -86,6 +90,7 @@ class Scale(Federated[ScaleReport]):
     examples: ClassVar = (
         "federation.yaml --workers 1,2,4,8,16,32",
         "federation.yaml --device phone.yaml --link up=10,down=50",
+        "federation.yaml --prices aws_gpus_2026 --link 10000",
     )
 
     def validate(self) -> None:
@@ -99,6 +104,10 @@ class Scale(Federated[ScaleReport]):
         config, app, _ = federation
         link = link_of(self.link, config)
         device = None if self.device is None else read_device(Path(self.device))
+        prices, links = None, list[Link]()
+        if self.prices is not None:
+            prices = read_prices(self.prices, MachinesConfig)
+            links = links_of(prices, link, str(self.prices))
         workload, doubts = federation.load(), list[str]()
         runs = [Path(run) for run in self.runs]
         measured = measure_scaling(runs) if runs else None
@@ -138,6 +147,8 @@ class Scale(Federated[ScaleReport]):
             steps=steps,
             measured=measured,
             doubts=doubts,
+            prices=prices,
+            links=links,
         )
 
 
@@ -221,8 +232,46 @@ def link_of(text: str | None, config: FederationConfig) -> Link:
         ConfigError: a rate is not above 0, or there is no such direction.
     """
     given = config.simulate.link
-    rates = {"up": given.up_mbit, "down": given.down_mbit, "server": _SERVER_MBIT}
-    for part in text.split(",") if text is not None else ():
+    usual = Link(
+        up=_MBIT * given.up_mbit,
+        down=_MBIT * given.down_mbit,
+        server=_MBIT * _SERVER_MBIT,
+        latency=given.latency,
+    )
+    return usual if text is None else read_link(text, usual)
+
+
+def links_of(prices: MachinesConfig, usual: Link, source: str) -> list[Link]:
+    """Returns the network of each kind of machine.
+
+    Args:
+        prices: name the kinds.
+        usual: gives what they do not say.
+        source: where the prices are from, for errors.
+
+    Raises:
+        ConfigError: a rate is not above 0, or there is no such direction.
+    """
+    return [
+        usual
+        if kind.link is None
+        else read_link(str(kind.link), usual, f"{source}: link of {kind.name}:")
+        for kind in prices.machines
+    ]
+
+
+def read_link(text: str, usual: Link, source: str = "--link") -> Link:
+    """Returns a network in Mbit/s.
+
+    Args:
+        text: as ``up=10,down=50,server=1000``, or one number for all three.
+        usual: gives what is not said.
+        source: where the text is from, for errors.
+
+    Raises:
+        ConfigError: a rate is not above 0, or there is no such direction.
+    """
+    for part in text.split(","):
         name, equals, value = part.strip().partition("=")
         if not equals:
             name, value = "", name
@@ -232,13 +281,9 @@ def link_of(text: str | None, config: FederationConfig) -> Link:
             rate = 0.0
         if not 0 < rate < float("inf") or (name and name not in _LINK):
             raise ConfigError(
-                f"--link {text}: expected Mbit/s above 0, such as 100 or "
+                f"{source} {text}: expected Mbit/s above 0, such as 100 or "
                 "up=10,down=50,server=1000"
             )
-        rates.update(dict.fromkeys(_LINK, rate) if not name else {name: rate})
-    return Link(
-        up=_MBIT * rates["up"],
-        down=_MBIT * rates["down"],
-        server=_MBIT * rates["server"],
-        latency=given.latency,
-    )
+        names = [name] if name else _LINK
+        usual = usual._replace(**dict.fromkeys(names, _MBIT * rate))
+    return usual

@@ -173,7 +173,7 @@ def test_what_is_older_is_run_again(
 def test_a_run_that_was_killed_is_no_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    codes = iter((-9, 0))
+    codes = iter((-9, 0, 0))
     monkeypatch.setattr(fresh, "_run", lambda words, console: next(codes))
     assert fresh.main(["--quick"]) == 1
 

@@ -32,7 +32,7 @@ def test_all_studies_run_and_keep_every_seed(
     monkeypatch.setattr(skew, "EVERY", 1)
     assert larger.main(["--quick", "--seeds", "1", "--save"]) == 0
     told = json.loads((tmp_path / "larger.json").read_text())["claims"]
-    assert [claim["claim"] for claim in told] == [9, 21, 24, 31]
+    assert [claim["claim"] for claim in told] == [9, 21, 24, 31, 35]
     sent = told[0]["tables"][0]["rows"]
     assert sent["top_k, k = 1.0%"]["median"]["mean"] == 1
     searched = told[1]["tables"][0]["rows"]
@@ -49,4 +49,7 @@ def test_absent_data_and_unknown_studies_are_told(
     assert "fashion_mnist.npz" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         larger.main(["skews"])
-    assert "there are focus, gaussian_k, normalisation, skew" in capsys.readouterr().err
+    assert (
+        "there are focus, gaussian_k, large_batches, normalisation, skew"
+        in capsys.readouterr().err
+    )

@@ -132,3 +132,25 @@ def test_a_program_is_waited_for_until_it_says_the_word(tmp_path: Path) -> None:
     assert started.process.returncode is not None
     with pytest.raises(RuntimeError, match="not yet"):
         Started(["-c", "print('not yet')"], "ready", tmp_path)
+
+
+def report(ratio: float) -> Report:
+    figures = {RATIO: Figure([ratio, ratio, ratio])}
+    rows = [Row("from the wire", figures, "memcpy")]
+    return Report(name="aggregation", title="", groups={"dense": rows})
+
+
+@pytest.mark.parametrize(("times", "code"), [(1.0, 0), (1.9, 0), (2.1, 1)])
+def test_a_ratio_much_worse_than_was_saved_is_found(
+    times: float,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "speed.json")
+    command.save({"aggregation": report(1.5).to_json()})
+    slower = {"aggregation": lambda scale: report(1.5 * times)}
+    monkeypatch.setattr(command, "BENCHMARKS", slower)
+    assert command.main(["aggregation", "--again"]) == code
+    assert ("memcpy, 1.5 at most" in capsys.readouterr().out) == bool(code)

@@ -4,13 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import latecomer
+from fedcore.coordinator.events import Decided
 from fedcore.errors import ConfigError
+from fedcore.planning.throughput import Pace, predict
+from fedcore.rng import Key
 from fedsim.cli import main
 from tests.fedcore.planning.test_parts import rows_of
+from tests.fedcore.planning.test_throughput import demands
 from tests.fedrun.test_phase_file import lines, written
 from tests.fedview.what_if.federation import simulated
 
@@ -185,3 +190,36 @@ def test_the_clients_of_a_journal_are_named_and_not_its_evaluator(
         latecomer.predict(journal)
     with pytest.raises(ConfigError, match=f"no client of this name; it has {names}"):
         latecomer.predict(journal, client="zoe")
+
+
+# --------------------------------------------------------- beside the real coordinator
+
+
+@pytest.mark.parametrize(
+    ("clients", "buffer"), [(2, 2), (4, 2), (8, 2), (5, 4), (3, 10), (12, 10), (10, 10)]
+)
+def test_it_predicts_what_the_coordinator_does(
+    clients: int, buffer: int, tmp_path: Path
+) -> None:
+    run = simulated(
+        tmp_path / "run",
+        algorithm={"kind": "fed_buff", "buffer": buffer, "min_clients": clients},
+        simulate={
+            "clients": clients,
+            "step_seconds": 1.0,
+            "jitter": {"kind": "uniform", "low": 0.5, "high": 1.5},
+            "link": {"latency": 0.0, "up_mbit": 1e6, "down_mbit": 1e6},
+        },
+        stop={"versions": 1200 // buffer},
+    )
+    found = latecomer.Results(run).of(Decided)[200:]
+    rate = (len(found) - 1) / (found[-1].at - found[0].at)
+    late_U = np.array([each.staleness for each in found])
+
+    own_J = 4 * np.linspace(0.5, 1.5, 101)  # a task has four steps
+    told = predict(demands(own_J), clients, Pace(buffer), key=Key.root(0))
+    assert told.updates_per_second == pytest.approx(rate, rel=0.05)
+    shares_T = np.bincount(late_U, minlength=len(told.staleness_T)) / len(late_U)
+    theirs_T = told.staleness_T / told.staleness_T.sum()
+    size = min(len(shares_T), len(theirs_T))
+    assert np.abs(np.cumsum(shares_T)[:size] - np.cumsum(theirs_T)[:size]).max() < 0.1

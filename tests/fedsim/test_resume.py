@@ -26,6 +26,7 @@ pytest.importorskip("torch")
 
 ONE_BY_ONE = (  # all of them pass; these hold each kind of state
     "ada_comm",
+    "arrivals",
     "cyclic",
     "fates",
     "groups_that_change",

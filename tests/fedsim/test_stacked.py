@@ -443,6 +443,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "simulate": {"dropout": 0.2, "speed": {"kind": "log_normal", "sigma": 1.5}},
         "stop": {"versions": 24},
     },
+    "arrivals": {
+        "algorithm": {
+            "kind": "flexible_participation",
+            "aggregator": {"kind": "flexible_participation", "boost": 2.0},
+            "buffer": 3,
+            "synchronous": False,
+            "staleness_limit": 4,
+        },
+        "simulate": {
+            "step_seconds": 1.0,
+            "availability": {
+                "kind": "on_off",
+                "there_seconds": 20.0,
+                "gone_seconds": 20.0,
+            },
+        },
+    },
     "mifa": {
         "algorithm": {"kind": "mifa", "buffer": 3},
         "simulate": {"dropout": 0.2, "speed": {"kind": "log_normal", "sigma": 1.0}},

@@ -19,8 +19,8 @@ from fedstudies.plan import planner
 from fedstudies.plan.check import require_few_returns, workers_of
 from fedstudies.plan.goal import read_duration, read_target, target_of
 from fedstudies.plan.outcome import frontier_figure
-from fedstudies.plan.price_file import PricesConfig, read_prices
 from fedstudies.plan.workers import Workers, write_stays
+from fedstudies.prices.price_file import PricesConfig, read_prices
 from tests.integration.typed import desk, typed
 
 APP = """
@@ -463,7 +463,7 @@ def test_neither_deadline_nor_budget_is_refused() -> None:
 def test_a_wrong_price_file_gets_a_sentence(text: str, words: str) -> None:
     Path("wrong.yaml").write_text(text)
     with pytest.raises(ConfigError) as caught:
-        read_prices("wrong.yaml")
+        read_prices("wrong.yaml", PricesConfig)
     assert words in str(caught.value)
 
 
@@ -523,7 +523,7 @@ def test_a_metric_that_nothing_evaluates_is_told_at_the_first_evaluation() -> No
 
 
 def test_the_example_has_the_published_share_of_absence() -> None:
-    (offer,) = read_prices("aws_v100_2023").preemptible.offers()
+    (offer,) = read_prices("aws_v100_2023", PricesConfig).preemptible.offers()
     assert offer.away == pytest.approx(0.356, abs=0.001)
 
 

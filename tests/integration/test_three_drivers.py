@@ -67,8 +67,14 @@ def again(real: LocalFederation, run: Path, name: str) -> Path:
         {"kind": "fed_buff", "buffer": 2, **COMPRESSED},
         {"kind": "fed_async", "client": {"kind": "local_sgd"}, **UNCOMPRESSED},
         {"kind": "fed_nova", "buffer": 4, **COMPRESSED},
+        {
+            "kind": "fed_buff",
+            "buffer": 2,
+            "aggregator": {"kind": "flexible_participation", "boost": 2.0},
+            **COMPRESSED,
+        },
     ],
-    ids=["latecomer", "fed_buff", "fed_async", "fed_nova"],
+    ids=["latecomer", "fed_buff", "fed_async", "fed_nova", "arrivals"],
 )
 def test_the_simulator_repeats_a_run_inside_flower_bit_for_bit(
     algorithm: dict[str, Any], federation: Callable[..., LocalFederation]

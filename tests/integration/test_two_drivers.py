@@ -34,7 +34,10 @@ pytestmark = pytest.mark.processes
 def settings(kind: str, compression: dict[str, Any]) -> dict[str, Any]:
     client = {"kind": "local_sgd", "lr": 0.1, "steps": 5, "batch": 16}
     pace = {"buffer": CLIENTS, "min_clients": CLIENTS}  # nobody comes after the end
-    return {"kind": kind, "client": client, **pace, **compression}
+    made = {"kind": kind, "client": client, **pace, **compression}
+    if kind == "flexible_participation":
+        made["aggregator"] = {"kind": kind, "boost": 2.0}
+    return made
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 A message with an error memory also brings what those of earlier tasks left out. If the
 server multiplied messages by a coefficient of their tasks, these parts would get one of
-another task. Weights of the arrival, λ and the number of samples, are outside of this
-law: a client does not know λ when it makes a message, and dampening is meant for all of
-a late message; the samples of a client are the same in all its tasks.
+another task. Weights of the arrival, λ, a boost of new clients and the number of
+samples, are outside of this law: a client knows neither λ nor its boost when it makes a
+message, and they are meant for all of it; the samples of a client are the same in all
+its tasks.
 """
 
 from collections.abc import Sequence

@@ -46,7 +46,12 @@ from fedsim.traces.read import read_trace, read_values
 from fedstudies.cache import INDEX, Cache, read_point
 from fedstudies.codecs.pairs import candidate
 from fedstudies.plan.pilots import Pilots
-from fedstudies.plan.price_file import EXAMPLES, read_prices
+from fedstudies.prices.price_file import (
+    EXAMPLES,
+    MachinesConfig,
+    PricesConfig,
+    read_prices,
+)
 from fedview.results import FRAMES, Results
 from tests.fedrun.journal.runs import written
 from tests.fedview.report.story import short_story
@@ -116,8 +121,13 @@ FILES: dict[str, tuple[str, bytes, Read]] = {
     "config": ("fed.yaml", CONFIG.encode(), load_config),
     "prices": (
         "p.yaml",
-        (EXAMPLES / "aws_v100_2023.yaml").read_text("utf-8").encode(),
-        read_prices,
+        (EXAMPLES / "workers" / "aws_v100_2023.yaml").read_text("utf-8").encode(),
+        lambda path: read_prices(path, PricesConfig),
+    ),
+    "machines": (
+        "m.yaml",
+        (EXAMPLES / "machines" / "aws_gpus_2026.yaml").read_text("utf-8").encode(),
+        lambda path: read_prices(path, MachinesConfig),
     ),
     "conditions": (
         "c.yaml",

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcore.aggregators import FlexibleParticipation
 from fedcore.algorithm import AlgorithmConfig
 from fedcore.compressors import ErrorFeedback, Identity, TopK
 from fedcore.coordinator.events import Departed, StopRequested
@@ -27,6 +28,7 @@ CONFIGS: dict[str, AlgorithmConfig] = {
     "label_boost": FedBuff(buffer=2, staleness=LabelBoost()),
     "update_filter": FedBuff(buffer=2, update_filter=FleetController()),
     "mixing": FedAsync(),
+    "arrivals": FedBuff(buffer=2, aggregator=FlexibleParticipation(boost=2)),
     "compressed": FedBuff(
         buffer=2,
         downlink=TopK(ratio=0.25),

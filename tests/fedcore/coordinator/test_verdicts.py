@@ -74,7 +74,8 @@ def test_what_cannot_be_mixed_any_more_is_late() -> None:
 
 
 @pytest.mark.parametrize(
-    "aggregator", [WeightedMean(), FedNova(), MIFA(), FlexibleParticipation()]
+    "aggregator",
+    [WeightedMean(), FedNova(), MIFA(), FlexibleParticipation(boost=10)],
 )
 def test_no_number_of_samples_makes_the_model_infinite(
     aggregator: AggregatorConfig,

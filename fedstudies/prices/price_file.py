@@ -1,19 +1,20 @@
-"""The file of prices: what workers cost, and how often preemptible ones leave."""
+"""Files of prices: of workers that come and go, and of kinds of machines."""
 
 import math
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedcore.config import Config, Duration
 from fedcore.errors import ConfigError
+from fedcore.planning.paleo import Device
 from fedcore.planning.volatile_workers import HOUR, Offer
 from fedrun.config.yaml_text import mapping_of, text_of, validate
 
 Price = Annotated[float, Field(gt=0)]
-EXAMPLES = files("fedstudies.plan") / "prices"
+EXAMPLES = files("fedstudies.prices")
 
 
 class Quantile(Config):
@@ -91,39 +92,82 @@ class PreemptibleConfig(Config):
         return bids[0] if bids else None
 
 
-class PricesConfig(Config):
-    """Prices of workers for an hour, always there or preemptible, in one currency."""
+class PriceFile(Config):
+    """Prices for an hour, in one currency."""
 
     currency: str = "USD"
     """The name of the currency, which is only shown."""
+    wanted: ClassVar[str]
+    """The keys that a file has, in words."""
+    folder: ClassVar[str]
+    """Of the files that come with the program."""
+
+
+class PricesConfig(PriceFile):
+    """Prices of workers for an hour, always there or preemptible, in one currency."""
+
     on_demand: Price
     """Of a worker that is always there, for an hour."""
     preemptible: PreemptibleConfig
     """Of workers that come and go."""
     restart_seconds: Annotated[float, Field(ge=0)] = 0.0
     """Until a worker that comes later, or comes back, is ready to compute."""
+    wanted: ClassVar = "on_demand and preemptible"
+    folder: ClassVar = "workers"
 
 
-def read_prices(path: Path | str) -> PricesConfig:
+class MachineConfig(Device):
+    """A kind of machine, with its price."""
+
+    name: str
+    price: Price
+    """For an hour."""
+    link: str | float | None = None
+    """Mbit/s of its network, as ``--link`` takes them; None: those of ``--link``."""
+
+
+class MachinesConfig(PriceFile):
+    """Prices of kinds of machines for an hour, in one currency."""
+
+    machines: Annotated[tuple[MachineConfig, ...], Field(min_length=1)]
+    """The kinds, each with another name."""
+    wanted: ClassVar = "a list of machines"
+    folder: ClassVar = "machines"
+
+    @field_validator("machines")
+    @classmethod
+    def _have_names(
+        cls, machines: tuple[MachineConfig, ...]
+    ) -> tuple[MachineConfig, ...]:
+        names = [each.name for each in machines]
+        if len({*names}) < len(names):
+            raise ValueError(f"two machines have one name, of {', '.join(names)}")
+        return machines
+
+
+Prices = TypeVar("Prices", bound=PriceFile)
+
+
+def read_prices(path: Path | str, kind: type[Prices]) -> Prices:
     """Reads a price file, or one that comes with the program by its name.
+
+    Args:
+        path: the file or the name.
+        kind: says what has a price.
 
     Raises:
         ConfigError: it is missing or has mistakes.
     """
-    path = Path(path)
-    known = sorted(
-        file.name.removesuffix(".yaml")
-        for file in EXAMPLES.iterdir()
-        if file.name.endswith(".yaml")
-    )
+    path, folder = Path(path), EXAMPLES / kind.folder
+    known = sorted(file.name.removesuffix(".yaml") for file in folder.iterdir())
     if path.is_file():
         text = text_of(path)
     elif str(path) in known:
-        text = (EXAMPLES / f"{path}.yaml").read_text(encoding="utf-8")
+        text = (folder / f"{path}.yaml").read_text(encoding="utf-8")
     else:
         raise ConfigError(
             f"--prices {path}: there is no such file; expected one, or one of those "
             f"that come with the program: {', '.join(known)}"
         )
-    raw = mapping_of(text, str(path), "on_demand and preemptible")
-    return validate(PricesConfig, raw, str(path), text)
+    raw = mapping_of(text, str(path), kind.wanted)
+    return validate(kind, raw, str(path), text)

@@ -1,1 +1,0 @@
-"""Price files that come with the program."""

@@ -1,0 +1,1 @@
+"""Price files: how they are read, and those that come with the program."""
