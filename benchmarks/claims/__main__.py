@@ -36,6 +36,7 @@ from benchmarks.claims import (
     oort,
     prioritised,
     rare_and_late,
+    renting,
     seen_once,
     skew,
     small_batches,
@@ -81,6 +82,7 @@ CLAIMS: dict[int, Callable[[Scale], Report]] = {
     30: coded_training.run,
     31: focus.run,
     32: layers.run,
+    33: renting.run,
     34: arrivals.run,
     35: large_batches.run,
 }

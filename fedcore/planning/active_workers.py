@@ -3,7 +3,8 @@
 Zhang, Wang, Joshi, Joe-Wong, "Machine Learning on Volatile Instances", INFOCOM 2020,
 arXiv 2003.05649. On-demand workers are always there. A preemptible one is away with
 probability q: on its own, so that y is a constant plus a binomial number; or together
-with all others, as under one bid in one market. A round in which nobody is there makes
+with all others, as under one bid in one market. With two bids, those who bid less are
+there only while those who bid more are. A round in which nobody is there makes
 no version and only takes time, so the moments are conditioned on y >= 1. The sums are
 exact; of the paper only the abstract and the introduction were within reach.
 """
@@ -33,16 +34,13 @@ class ActiveWorkers(NamedTuple):
     """E[1/y | y >= 1]: what the error floor follows."""
 
 
-def distribution(
-    on_demand: int, preemptible: int, away: float, *, together: bool = False
-) -> Floats:
-    """Returns the probabilities of 0, 1, ... active workers.
+def distribution(on_demand: int, preemptible: int, away: float) -> Floats:
+    """Returns the probabilities of 0, 1, ... active workers that leave on their own.
 
     Args:
         on_demand: workers that are always there.
         preemptible: workers that come and go.
         away: q, the probability that one of these is away.
-        together: whether they are all away at the same times.
 
     Returns:
         p_Y of ``on_demand + preemptible + 1`` probabilities.
@@ -50,18 +48,8 @@ def distribution(
     Raises:
         ConfigError: there is no worker, a number is negative, or q is outside [0, 1].
     """
-    if min(on_demand, preemptible) < 0 or on_demand + preemptible < 1:
-        raise ConfigError(
-            "workers: expected at least one and no negative number, got "
-            f"{on_demand} on demand and {preemptible} preemptible"
-        )
-    if not 0 <= away <= 1:
-        raise ConfigError(f"away: expected a probability from 0 to 1, got {away:g}")
+    _check(on_demand, [preemptible], [away])
     p_Y = np.zeros(on_demand + preemptible + 1)
-    if together:
-        p_Y[on_demand] += away
-        p_Y[-1] += 1 - away
-        return p_Y
     for active in range(preemptible + 1):
         p_Y[on_demand + active] = (
             math.comb(preemptible, active)
@@ -71,15 +59,60 @@ def distribution(
     return p_Y
 
 
-def active_workers(
-    on_demand: int, preemptible: int, away: float, *, together: bool = False
-) -> ActiveWorkers:
+def distribution_of_bids(
+    on_demand: int, preemptible: Sequence[int], away: Sequence[float]
+) -> Floats:
+    """Returns the probabilities of 0, 1, ... active workers that bid in one market.
+
+    The price is one for all: the workers of a bid are all there or all away, and there
+    only while those of higher bids are.
+
+    Args:
+        on_demand: workers that are always there.
+        preemptible: how many make each bid, from the highest one on.
+        away: q of each bid, which rises.
+
+    Raises:
+        ConfigError: there is no worker, a number is negative, or q is outside [0, 1]
+            or falls.
+    """
+    _check(on_demand, preemptible, away)
+    p_Y = np.zeros(on_demand + sum(preemptible) + 1)
+    there, below = on_demand, 0.0
+    for count, q in zip(preemptible, away, strict=True):
+        p_Y[there] += q - below
+        there, below = there + count, q
+    p_Y[there] += 1 - below
+    return p_Y
+
+
+def _check(on_demand: int, preemptible: Sequence[int], away: Sequence[float]) -> None:
+    """Raises ConfigError where workers or probabilities cannot be."""
+    if min([on_demand, *preemptible]) < 0 or on_demand + sum(preemptible) < 1:
+        raise ConfigError(
+            "workers: expected at least one and no negative number, got "
+            f"{on_demand} on demand and {sum(preemptible)} preemptible"
+        )
+    if not all(0 <= q <= 1 for q in away) or [*away] != sorted(away):
+        shown = ", ".join(f"{q:g}" for q in away)
+        raise ConfigError(f"away: expected a probability from 0 to 1, got {shown}")
+
+
+def active_workers(on_demand: int, preemptible: int, away: float) -> ActiveWorkers:
     """Returns the moments of y; its arguments are those of :func:`distribution`.
 
     Raises:
         ConfigError: there is no worker, or nobody is ever there.
     """
-    p_Y = distribution(on_demand, preemptible, away, together=together)
+    return moments_of(distribution(on_demand, preemptible, away))
+
+
+def moments_of(p_Y: Floats) -> ActiveWorkers:
+    """Returns the moments of y from its distribution.
+
+    Raises:
+        ConfigError: nobody is ever there.
+    """
     idle, some = float(p_Y[0]), float(p_Y[1:].sum())
     if some <= 0:
         raise ConfigError("away: with q = 1 and nobody on demand, nobody is ever there")

@@ -53,6 +53,21 @@ class ErrorModel(NamedTuple):
         """Returns the error that is left after many versions."""
         return self.limit + self.b * inverse
 
+    def after(self, versions: float, inverse: float) -> "ErrorModel":
+        """Returns the model from then on, for when the number of workers changes.
+
+        With E[1/y_j] that changes, error_j = limit + a ρ^j + b z_j, where z_0 = 0 and
+        z_j = ρ z_(j-1) + (1 - ρ) E[1/y_j]. Each version multiplies a ρ^j and z_j by ρ
+        alike, so that only their sum matters later, which is the new a.
+        """
+        return self._replace(a=self.error(versions, inverse) - self.limit)
+
+    def inverse_to(self, error: float, versions: float) -> float:
+        """Returns Q, the largest constant E[1/y] with which the versions are enough."""
+        left = float(self.rho**versions)
+        room = error - self.limit - self.a * left
+        return room / (self.b * (1 - left)) if self.b else math.copysign(math.inf, room)
+
     def versions_to(self, error: float, inverse: float) -> int | None:
         """Returns the least number of versions after which the error is small enough.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedcore.errors import ConfigError
+from fedcore.planning.preemption import ready_stays
 from fedcore.planning.volatile_workers import Offer, Plan
 from fedcore.typing import Seconds
 from fedrun import units
@@ -24,16 +25,14 @@ MOST_RETURNS = 10_000  # of a worker in one simulated run
 
 def workers_of(plan: Plan) -> Workers:
     """Returns the workers of a plan."""
-    is_round = plan.way.protocol == "synchronous"
-    waits = is_round and plan.preemptible > 0
     return Workers(
         plan.way.protocol,
         plan.on_demand,
-        plan.preemptible,
-        plan.offer if plan.preemptible else None,
+        plan.groups,
         plan.buffer,
         plan.way.local_steps,
-        plan.way.round_deadline if waits else None,
+        plan.round_deadline,
+        plan.rented,
     )
 
 
@@ -47,7 +46,7 @@ def require_few_returns(offers: Iterable[Offer], limit: Seconds) -> None:
     Raises:
         ConfigError: they come back too often until a run is ended.
     """
-    most = max(offer.returns_within(LATE * limit) for offer in offers)
+    most = max((offer.returns_within(LATE * limit) for offer in offers), default=0.0)
     if most > MOST_RETURNS:
         raise ConfigError(
             f"--prices: a preemptible worker would come and go some {most:.2g} times "
@@ -123,19 +122,19 @@ class Check:
     ) -> Generator[int]:
         """Simulates all seeds; yields 1 for each that has ended."""
         workers, horizon = workers_of(self.plan), LATE * self.limit
-        if workers.offer is not None:
-            require_few_returns([workers.offer], self.limit)
+        require_few_returns((group.offer for group in workers.groups), self.limit)
         traces = federation.folder / "stays"
         traces.mkdir(parents=True, exist_ok=True)
         stays = {seed: workers.stays(seed, 1.1 * horizon) for seed in self.seeds}
         wanted, idle = [], []
         for seed, own in stays.items():
             trace = None
-            if workers.preemptible:
-                if not any(own):
+            if workers.groups or workers.rented:
+                ready = [ready_stays(each, self.plan.restart) for each in own]
+                if not any(ready):
                     idle.append(seed)
                     continue
-                trace = write_stays(traces / f"{self.name}-{seed}.csv", own)
+                trace = write_stays(traces / f"{self.name}-{seed}.csv", ready)
             settings = workers.settings(
                 federation.config,
                 seed=seed,

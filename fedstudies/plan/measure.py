@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcore.errors import ConfigError
 from fedcore.planning.error_model import fit_error_model, fit_lowest_limit
-from fedcore.planning.volatile_workers import ROUND_SLACK, Offer, Protocol, Way
+from fedcore.planning.volatile_workers import ROUND_SLACK, Group, Offer, Protocol, Way
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig, parse_config
 from fedrun.units import amount
@@ -65,7 +65,7 @@ class PilotRuns:
     def simulate(self) -> Generator[int]:
         """Simulates what is not known yet; yields how many pilots have ended."""
         steady = [
-            (None, Workers(protocol, workers, 0, None, buffer, steps, None))
+            (None, Workers(protocol, workers, (), buffer, steps, None))
             for steps in self.local_steps
             for protocol, workers, buffer in self._steady()
         ]
@@ -82,8 +82,7 @@ class PilotRuns:
             workers = Workers(
                 "synchronous",
                 0,
-                self.most,
-                Offer(1.0, stay, stay),
+                (Group(Offer(1.0, stay, stay), self.most),),
                 self.most,
                 steps,
                 deadline,

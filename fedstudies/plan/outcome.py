@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 ON_DEMAND, HALF, CHOICE = "all on demand", "half and half", "recommended"
+PLAIN = "constant number, one bid"
 Columns = dict[str, list[str]]
 FAR = 2.0  # times the latest plan: a deadline beyond would flatten the drawing
 _FRONTIER = (
@@ -35,6 +36,7 @@ _MARKS = (
     (theme.GREY, "x-thin", 8),
     (theme.VERMILION, "square-open", 12),
     (theme.ORANGE, "diamond-open", 15),
+    (theme.PINK, "hexagon-open", 18),
     (theme.GREEN, "circle-open", 21),
 )
 _CHECKS = (
@@ -116,7 +118,10 @@ class PlanOutcome(Outcome):
                 f"predicted: {units.amount(plan.versions, 'version')}, "
                 f"{units.in_seconds(plan.seconds)}, {self.money(plan.cost)}"
             )
-            lines += [self._beside(self.check, name) for name in LITTLE]
+            if plan.growth is not None:
+                lines.append(arrivals_in_words(plan))
+            names = (*LITTLE, *([] if plan.is_plain else [PLAIN]))
+            lines += [self._beside(self.check, name) for name in names]
             if not plan.preemptible:
                 lines.append(self._why_none(plan))
         if self.tried:
@@ -151,7 +156,7 @@ class PlanOutcome(Outcome):
             words += (
                 f", which may be chance (p = {beside.p:.2g}); more --checks may tell"
             )
-        if saved >= LITTLE[name] or self.question.seeks_soonest:
+        if saved >= LITTLE.get(name, 0.0) or self.question.seeks_soonest:
             return words
         hours = found.plan.worker_seconds / other.plan.worker_seconds
         return (
@@ -279,7 +284,8 @@ def as_row(plan: Plan) -> dict[str, Any]:
         "protocol": plan.way.protocol,
         "on_demand": plan.on_demand,
         "preemptible": plan.preemptible,
-        "bid": plan.bid,
+        **_beyond_plain(plan),
+        "rented": [*map(list, plan.rented)],
         "buffer": plan.buffer,
         "local_steps": plan.way.local_steps,
         "versions": plan.versions,
@@ -291,6 +297,17 @@ def as_row(plan: Plan) -> dict[str, Any]:
     }
 
 
+def _beyond_plain(plan: Plan) -> dict[str, Any]:
+    """Returns the bids of a plan and how its number of workers grows."""
+    lower = plan.groups[1:]
+    return {
+        "bid": plan.bid,
+        "lower_bid": lower[0].offer.bid if lower else None,
+        "at_lower_bid": lower[0].workers if lower else 0,
+        "growth": None if plan.growth is None else plan.growth.factor,
+    }
+
+
 def check_row(check: Check) -> dict[str, Any]:
     """Returns a check as plain data."""
     return {
@@ -298,7 +315,7 @@ def check_row(check: Check) -> dict[str, Any]:
         "protocol": check.plan.way.protocol,
         "on_demand": check.plan.on_demand,
         "preemptible": check.plan.preemptible,
-        "bid": check.plan.bid,
+        **_beyond_plain(check.plan),
         "buffer": check.plan.buffer,
         "local_steps": check.plan.way.local_steps,
         "predicted_seconds": check.plan.seconds,
@@ -318,11 +335,21 @@ def workers_in_words(plan: Plan) -> str:
     words = []
     if plan.on_demand:
         words.append(f"{units.amount(plan.on_demand, 'worker')} on demand")
-    if plan.preemptible:
-        kind = f"preemptible worker{'s' * (plan.preemptible > 1)}"
-        bid = "" if plan.bid is None else f" at a bid of {plan.bid:g}"
-        words.append(f"{plan.preemptible} {kind}{bid}")
-    return " and ".join(words)
+    for offer, count in plan.groups:
+        kind = f"preemptible worker{'s' * (count > 1)}"
+        bid = "" if offer.bid is None else f" at a bid of {offer.bid:g}"
+        words.append(f"{count} {kind}{bid}")
+    first = "" if plan.growth is None else f" ({plan.growth.first} at first)"
+    return " and ".join(words) + first
+
+
+def arrivals_in_words(plan: Plan) -> str:
+    """Returns ``workers: 2 at first, 3 from 5 min 10 s on``."""
+    _, first = plan.rented[0]
+    later = (
+        f"{count} from {units.in_seconds(begin)} on" for begin, count in plan.rented[1:]
+    )
+    return f"workers: {', '.join([f'{first} at first', *later])}"
 
 
 def training_in_words(way: Way) -> str:
@@ -423,10 +450,20 @@ def _workers(outcome: PlanOutcome, plans: Sequence[Plan]) -> Columns:
     """Returns the columns that say which workers plans have."""
     columns: Columns = {
         "on demand": [str(plan.on_demand) for plan in plans],
-        "preemptible": [str(plan.preemptible) for plan in plans],
+        "preemptible": [
+            " + ".join(str(group.workers) for group in plan.groups) or "0"
+            for plan in plans
+        ],
     }
     if outcome.prices.preemptible.quantiles:  # there is a market
-        columns["bid"] = ["–" if p.bid is None else f"{p.bid:g}" for p in plans]
+        columns["bid"] = [
+            " + ".join(f"{group.offer.bid:g}" for group in plan.groups) or "–"
+            for plan in plans
+        ]
+    if any(plan.growth for plan in plans):
+        columns["at first"] = [
+            str(plan.growth.first if plan.growth else plan.workers) for plan in plans
+        ]
     return columns
 
 

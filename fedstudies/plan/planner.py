@@ -13,10 +13,13 @@ from fedcore.planning.volatile_workers import (
     cheapest,
     frontier,
     half_and_half,
+    lower_share,
     on_demand_only,
+    plain,
     uniform_share,
     with_preemptible,
 )
+from fedcore.typing import Seconds
 from fedrun import units
 from fedstudies.frame import Progress
 from fedstudies.plan.check import Check
@@ -26,6 +29,7 @@ from fedstudies.plan.outcome import (
     CHOICE,
     HALF,
     ON_DEMAND,
+    PLAIN,
     PlanOutcome,
 )
 from fedstudies.plan.pilots import Measured, read_pilot
@@ -33,7 +37,7 @@ from fedstudies.prices.price_file import PricesConfig
 from fedstudies.statistics import compare_seeds
 
 ATTEMPTS = 6  # plans that are checked beside the baselines
-CHECKED = 3  # plans, if the first one holds: it and the two baselines
+CHECKED = 4  # plans, if the first one holds: it and the three baselines
 GOOD_FIT = 0.9  # R² below which the fit is doubted
 FAR = 1.5  # the ratio of simulated and predicted time from which on that is doubted
 PATIENCE = 3.0  # without a deadline, a run is checked up to this many times its time
@@ -103,7 +107,7 @@ class Planner:
         return all_plans(self.question, ways, offers, self.most)
 
     def examine(self) -> Generator[Progress]:
-        """Simulates plans and both baselines, and takes the best one that holds.
+        """Simulates plans and the baselines, and takes the best one that holds.
 
         The plan that is predicted to be the best one comes first. If it does not hold,
         the others of the frontier are halved again and again: one that holds makes
@@ -117,10 +121,11 @@ class Planner:
             holds = self._holds(checked[-1])
             left = left[:place] if holds else left[place + 1 :]
             place = len(left) // 2
-        for name, some in (
-            (ON_DEMAND, on_demand_only(self.plans)),
-            (HALF, half_and_half(self.plans)),
-        ):
+        usual = plain(self.plans)
+        baselines = {ON_DEMAND: on_demand_only(usual), HALF: half_and_half(usual)}
+        if not all(each.plan.is_plain for each in checked):
+            baselines[PLAIN] = usual
+        for name, some in baselines.items():
             plan = cheapest(some, self.question)
             if plan is not None:
                 check = yield from self._simulate(name, plan, checked)
@@ -232,6 +237,11 @@ class Planner:
                 f"plan has {1 / plan.inverse:.3g} (harmonic means): its error is "
                 "extrapolated."
             )
+        if plan.growth is not None:
+            found.append(
+                "No pilot had a number of workers that grows: the error follows from "
+                "that of constant numbers."
+            )
         if plan.way.protocol == "buffered":
             found.append(
                 "The staleness of the plan's updates is taken to be that of the pilots."
@@ -258,7 +268,7 @@ class Planner:
         ]
 
     def _doubts_of_presence(self, plan: Plan) -> list[str]:
-        offer = plan.offer
+        offer = plan.groups[0].offer
         found = []
         if offer.away and offer.up > plan.seconds:
             found.append(
@@ -270,13 +280,32 @@ class Planner:
                 "Workers are assumed to leave independently; real preemptions often "
                 "come together."
             )
-        if offer.together and self.question.deadline and not plan.on_demand:
-            each = plan.seconds * (1 - offer.away) / plan.versions
-            share = uniform_share(plan.versions, each, self.question.deadline)
-            bid = self.prices.preemptible.bid_for(share)
+        if offer.together and not plan.on_demand and self.question.deadline:
+            found.append(self._formula(plan, self.question.deadline))
+        return found
+
+    def _formula(self, plan: Plan, deadline: Seconds) -> str:
+        """Returns the bids that the formulas give for a plan, in a sentence."""
+        bid_for, first = self.prices.preemptible.bid_for, plan.groups[0]
+        in_rounds = plan.way.protocol == "synchronous"
+        # Rounds are made while the highest bid is enough; a buffer fills with all.
+        there = sum(group.there for group in plan.groups) / plan.preemptible
+        each = plan.seconds * (1 - first.offer.away if in_rounds else there)
+        share = uniform_share(plan.versions, each / plan.versions, deadline)
+        bid = bid_for(share)
+        if len(plan.groups) < 2 or not in_rounds:
             gives = "no bid keeps them" if bid is None else f"the bid would be {bid:g}"
-            found.append(
+            return (
                 "The formula of the uniform bid, which counts no lost tasks, asks for "
                 f"workers that are there for {share:.0%} of the time; {gives}."
             )
-        return found
+        inverse = plan.way.model.inverse_to(self.question.error, plan.versions)
+        lower = lower_share(share, first.workers, plan.workers, inverse)
+        lower = min(max(0.0, lower), share)
+        bids = (bid, bid_for(lower) if lower else None)
+        one, other = ("none" if found is None else f"{found:g}" for found in bids)
+        return (
+            "The formulas of two bids, which count no lost tasks, ask for "
+            f"{units.amount(first.workers, 'worker')} there for {share:.0%} of the "
+            f"time and the others for {lower:.0%}; the bids would be {one} and {other}."
+        )

@@ -111,7 +111,11 @@ class Plan(Simulating[PlanOutcome]):
             )
         budget = None if self.budget is None else check_budget(self.budget)
         question = Question(
-            target.error, prices.on_demand, deadline=self._seconds(), budget=budget
+            target.error,
+            prices.on_demand,
+            deadline=self._seconds(),
+            budget=budget,
+            restart=prices.restart_seconds,
         )
         if question.deadline is not None:
             require_few_returns(prices.preemptible.offers(), question.deadline)

@@ -1,11 +1,18 @@
 """Workers as simulated clients: the config of a run, and when each worker is there."""
 
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedcore.planning.preemption import Stay, draw_stays, sum_paid_seconds
-from fedcore.planning.volatile_workers import HOUR, Offer, Protocol
+from fedcore.planning.preemption import (
+    Stay,
+    cut_before,
+    draw_inner_stays,
+    draw_stays,
+    sum_paid_seconds,
+)
+from fedcore.planning.volatile_workers import HOUR, Group, Protocol
 from fedcore.rng import Key
 from fedcore.typing import Seconds
 from fedrun.config import FederationConfig
@@ -20,48 +27,56 @@ class Workers(NamedTuple):
 
     protocol: Protocol
     on_demand: int
-    preemptible: int
-    offer: Offer | None
-    """Of the preemptible ones; None where there are none."""
+    groups: tuple[Group, ...]
+    """The preemptible ones, those with the highest bid first."""
     buffer: int
     local_steps: int | None
     round_deadline: Seconds | None
     """Of a synchronous round; None: it waits for all."""
+    rented: tuple[tuple[Seconds, int], ...] = ()
+    """Times, and the numbers of workers from then on; empty: all from the first on."""
 
     @property
     def workers(self) -> int:
         """All workers."""
-        return self.on_demand + self.preemptible
+        return self.on_demand + sum(group.workers for group in self.groups)
 
     def stays(self, seed: int, horizon: Seconds) -> list[list[Stay]]:
-        """Draws when each worker is there; those on demand come first.
+        """Draws when each worker is there and paid; those on demand come first.
 
         Args:
             seed: of the preemptions.
             horizon: the seconds for which stays are drawn.
         """
-        always: list[list[Stay]] = [[(0.0, horizon)] for _ in range(self.on_demand)]
-        if not self.preemptible or self.offer is None:
-            return always
+        found: list[list[Stay]] = [[(0.0, horizon)] for _ in range(self.on_demand)]
         key = Key.root(seed).fold_in("preemption")
-        offer = self.offer
-        if offer.together:
-            rng = key.generator()
-            stays = draw_stays(rng, offer.up, offer.down, horizon)
-            return [*always, *[stays] * self.preemptible]
-        own = [
-            draw_stays(key.fold_in(i).generator(), offer.up, offer.down, horizon)
-            for i in range(self.preemptible)
+        if self.groups and self.groups[0].offer.together:
+            rng, (first, count) = key.generator(), self.groups[0]
+            stays = draw_stays(rng, first.up, first.down, horizon)
+            found += [stays] * count
+            for (higher, _), (lower, count) in pairwise(self.groups):
+                stays = draw_inner_stays(rng, stays, *lower.inside(higher))
+                found += [stays] * count
+        else:
+            found += [
+                draw_stays(key.fold_in(i).generator(), offer.up, offer.down, horizon)
+                for offer, count in self.groups
+                for i in range(count)
+            ]
+        begins = [0.0] * self.workers
+        for (_, before), (begin, _) in pairwise(self.rented):
+            begins[before:] = [begin] * (self.workers - before)
+        return [
+            cut_before(own, begin) for own, begin in zip(found, begins, strict=True)
         ]
-        return [*always, *own]
 
     def cost(
         self, stays: list[list[Stay]], until: Seconds, on_demand_price: float
     ) -> float:
         """Returns what the workers are paid up to a time."""
         prices = [on_demand_price] * self.on_demand
-        if self.offer is not None:
-            prices += [self.offer.price] * self.preemptible
+        for group in self.groups:
+            prices += [group.offer.price] * group.workers
         return sum(
             sum_paid_seconds(own, until) * price / HOUR
             for own, price in zip(stays, prices, strict=True)

@@ -110,6 +110,8 @@ class PricesConfig(PriceFile):
     """Of a worker that is always there, for an hour."""
     preemptible: PreemptibleConfig
     """Of workers that come and go."""
+    restart_seconds: Annotated[float, Field(ge=0)] = 0.0
+    """Until a worker that comes later, or comes back, is ready to compute."""
     wanted: ClassVar = "on_demand and preemptible"
     folder: ClassVar = "workers"
 

@@ -12,10 +12,11 @@ import yaml
 
 import latecomer
 from fedcore.errors import ConfigError, JournalError, UserCodeError
-from fedcore.planning.volatile_workers import Offer
+from fedcore.planning.volatile_workers import FACTORS, Group, Offer, Plan, all_plans
 from fedcore.workload import Workload
 from fedsim.traces import read_trace
-from fedstudies.plan.check import require_few_returns
+from fedstudies.plan import planner
+from fedstudies.plan.check import require_few_returns, workers_of
 from fedstudies.plan.goal import read_duration, read_target, target_of
 from fedstudies.plan.outcome import frontier_figure
 from fedstudies.plan.workers import Workers, write_stays
@@ -145,6 +146,74 @@ def test_bids_in_a_market_are_tried_and_checked() -> None:
     assert found.checks["cost"][0] < found.checks["cost"][alone]
     assert {bid for bid in found.frontier["bid"] if bid} <= {0.5, 1.0, 6.0}
     assert any("formula of the uniform bid" in doubt for doubt in found.doubts)
+
+
+@pytest.mark.slow
+def test_two_bids_are_checked_and_told_beside_what_the_formulas_give(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def two_bids(*given: Any) -> list[Plan]:
+        found = all_plans(*given)
+        return [plan for plan in found if len(plan.groups) == 2 and not plan.on_demand]
+
+    monkeypatch.setattr(planner, "all_plans", two_bids)
+    market = market_of((0.5, 0.5), (0.9, 1.0), (1.0, 6.0))
+    buffered = plan_for(market)
+    assert any("formula of the uniform bid" in doubt for doubt in buffered.doubts)
+    found = plan_for(market, pilots=journals_of_rounds(1, 4), target={"loss": 0.15})
+    choice = found.recommendation
+    assert (choice["bid"], choice["lower_bid"]) == (1.0, 0.5)
+    assert 0 < choice["at_lower_bid"] < choice["preemptible"]
+    assert "at a bid of 1 and " in found.verdict
+    assert " at a bid of 0.5 and train " in found.verdict
+    words = "constant number, one bid: no plan is predicted to do it within 30 min 0 s"
+    assert words in found.sentences()
+    (formula,) = (each for each in found.doubts if "formulas of two bids" in each)
+    assert formula.endswith("; the bids would be 0.5 and 0.5.")
+    assert "1 + 0.5" in Path("out/plan.html").read_text()
+    # The workers of both bids are paid what they bid for, while they are there.
+    check = found.check
+    workers, until = workers_of(check.plan), check.seconds[1000]
+    paid = 0.0
+    for own, price in zip(
+        workers.stays(1000, 1.1 * 1.5 * 1800),
+        [g.offer.price for g in check.plan.groups for _ in range(g.workers)],
+        strict=True,
+    ):
+        paid += price * sum(max(0.0, min(e, until) - b) for b, e in own) / 3600
+    assert check.costs[1000] == pytest.approx(paid)
+
+
+def journals_of_rounds(*clients: int) -> list[str]:
+    """Runs rounds of so many clients, which serve as pilots."""
+    for count in clients:
+        raw = {**FEDERATION, "evaluate": {"every_versions": 2}}
+        raw["simulate"] = {**FEDERATION["simulate"], "clients": count}  # type: ignore[dict-item]
+        raw["algorithm"] = {**FEDERATION["algorithm"], "buffer": count}  # type: ignore[dict-item]
+        latecomer.run(raw, bowl(), folder=f"run-{count}")
+    return [f"run-{count}" for count in clients]
+
+
+@pytest.mark.slow
+def test_a_number_that_grows_is_recommended_where_it_is_cheaper() -> None:
+    pilots = journals_of_rounds(1, 8)
+    found = plan_for(pilots=pilots, target={"loss": 0.05}, workers=8, checks=6)
+    choice = found.recommendation
+    first = choice["rented"][0][1]
+    assert choice["growth"] in FACTORS
+    assert choice["rented"][0][0] == 0.0
+    assert choice["rented"][-1][1] == choice["on_demand"] + choice["preemptible"]
+    assert f" ({first} at first) and train in synchronous rounds" in found.verdict
+    (rented,) = (each for each in found.sentences() if each.startswith("workers: "))
+    assert rented.startswith(f"workers: {first} at first, {first + 1} from ")
+    assert rented.endswith(" on")
+    (beside,) = (each for each in found.sentences() if each.startswith("constant num"))
+    assert "the recommended plan costs " in beside
+    place = found.checks["plan"].index("constant number, one bid")
+    assert found.checks["growth"][place] is None
+    assert found.checks["cost"][0] < found.checks["cost"][place]
+    assert any("No pilot had a number of workers that" in each for each in found.doubts)
+    assert "at first" in Path("out/plan.html").read_text()
 
 
 @pytest.mark.slow
@@ -284,11 +353,7 @@ def test_the_recommended_plan_is_seen_where_it_equals_another_one() -> None:
 
 @pytest.mark.slow
 def test_journals_serve_as_pilots() -> None:
-    for clients in (1, 4):
-        raw = {**FEDERATION, "evaluate": {"every_versions": 2}}
-        raw["simulate"] = {**FEDERATION["simulate"], "clients": clients}  # type: ignore[dict-item]
-        raw["algorithm"] = {**FEDERATION["algorithm"], "buffer": clients}  # type: ignore[dict-item]
-        latecomer.run(raw, bowl(), folder=f"run-{clients}")
+    journals_of_rounds(1, 4)
     found = plan_for(pilots=["run-1", "run-4"])
     assert found.recommendation["protocol"] == "synchronous"
     assert not any("as long as predicted" in doubt for doubt in found.doubts)
@@ -377,6 +442,9 @@ def test_neither_deadline_nor_budget_is_refused() -> None:
     [
         ("on_demand: 3", "preemptible: is missing"),
         ("on_demand: -3\npreemptible: {price: 1}", "on_demand: "),
+        ("on_demand: 3\nrestart_seconds: -1", "restart_seconds: "),
+        ("on_demand: 3\nrestart_seconds: .inf", "restart_seconds: "),
+        ("on_demand: 3\nrestart_seconds: soon", "restart_seconds: "),
         ("on_demnd: 3", "did you mean"),
         ("- 3", "expected on_demand and preemptible, found list"),
         ("a: [", "not YAML"),
@@ -492,7 +560,7 @@ def test_times_are_read_as_people_write_them() -> None:
 
 def test_stays_are_what_the_simulator_reads(tmp_path: Path) -> None:
     offer = Offer(1.0, 50.0, 20.0)
-    workers = Workers("synchronous", 1, 2, offer, 3, None, 10.0)
+    workers = Workers("synchronous", 1, (Group(offer, 2),), 3, None, 10.0)
     stays = workers.stays(7, 1000.0)
     read = read_trace(write_stays(tmp_path / "stays.csv", stays))
     for own, client in zip(stays, read, strict=True):
@@ -507,8 +575,52 @@ def test_stays_are_what_the_simulator_reads(tmp_path: Path) -> None:
 
 def test_bidders_come_and_go_together() -> None:
     offer = Offer(1.0, 50.0, 20.0, bid=1.5)
-    stays = Workers("synchronous", 0, 3, offer, 3, None, 10.0).stays(1, 500.0)
+    groups = (Group(offer, 3),)
+    stays = Workers("synchronous", 0, groups, 3, None, 10.0).stays(1, 500.0)
     assert stays[0] == stays[1] == stays[2]
+
+
+def test_workers_of_a_lower_bid_are_there_while_those_of_the_higher_one_are() -> None:
+    low, high = (Offer(1.0, 50.0, 50.0, 1.0), Offer(1.5, 100.0, 33.3, 2.0))
+    groups = (Group(high, 2), Group(low, 1))
+    first, second, third = Workers("buffered", 0, groups, 3, None, None).stays(1, 5e3)
+    alone = Workers("buffered", 0, groups[:1], 3, None, None).stays(1, 5e3)
+    assert first == second == alone[0]
+    assert len(third) > 9
+    assert all(any(b <= begin and end <= e for b, e in first) for begin, end in third)
+
+
+def test_workers_that_come_later_are_neither_there_nor_paid_before() -> None:
+    rented = ((0.0, 1), (100.0, 2), (300.0, 4))
+    groups = (Group(Offer(1.8, 50.0, 20.0), 2),)
+    workers = Workers("synchronous", 2, groups, 4, None, None, rented)
+    usual = workers._replace(rented=()).stays(3, 900.0)
+    found = workers.stays(3, 900.0)
+    assert found[:2] == [[(0.0, 900.0)], [(100.0, 900.0)]]
+    for own, before in zip(found[2:], usual[2:], strict=True):
+        assert own[0][0] >= 300.0
+        assert own[1:] == [stay for stay in before if stay[1] > 300.0][1:]
+    there = sum(end - begin for own in found[2:] for begin, end in own)
+    cost = workers.cost(found, 900.0, 3.6)
+    assert cost == pytest.approx((3.6 * (900 + 800) + 1.8 * there) / 3600)
+
+
+@pytest.mark.slow
+def test_restarts_are_paid_and_take_time() -> None:
+    pilots = journals_of_rounds(1, 4)
+    raw = {**PRICES, "preemptible": {**PRICES["preemptible"], "price": 0.1}}
+    found = []
+    for restart in (0, 240):
+        Path("slow.yaml").write_text(
+            yaml.safe_dump({**raw, "restart_seconds": restart})
+        )
+        found.append(plan_for("slow.yaml", pilots=pilots, checks=10).check)
+    usual, slow = found
+    assert usual.plan.preemptible
+    assert slow.plan.preemptible
+    assert slow.plan.restart == 240
+    assert slow.plan.worker_seconds > usual.plan.worker_seconds
+    assert slow.cost > usual.cost
 
 
 def test_a_plan_that_is_refused_leaves_no_folder() -> None:

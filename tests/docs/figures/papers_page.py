@@ -113,6 +113,7 @@ SETTINGS = {
     30: (r"TIT \d+|442 patients|300 steps|n = \d+|k = \d+|10⁻¹³|10 epochs|limit of 4",),
     31: (r"recall 95 %|58\s+times|37 times|16 noisy|512 units|\(8\)|32 units",),
     32: (r"ICPE \d+|10 Mbit/s",),
+    33: (r"75 minutes|5 minutes|3 preemptions",),
     34: (r"after 10 and 80\s+more",),
     35: (
         r"seeds 0 to 9|(?:batches|that) of 8|loss of \.1|2,700 steps|20 epochs",

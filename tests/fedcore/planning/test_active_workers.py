@@ -9,7 +9,9 @@ from fedcore.errors import ConfigError
 from fedcore.planning.active_workers import (
     active_workers,
     distribution,
+    distribution_of_bids,
     mean_slowest,
+    moments_of,
 )
 
 COUNTS = st.integers(1, 16)
@@ -20,8 +22,39 @@ SHARES = st.floats(0.0, 0.95)
 def test_the_mean_of_the_inverse_is_at_least_the_inverse_of_the_mean(
     on_demand: int, preemptible: int, away: float, together: bool
 ) -> None:
-    found = active_workers(on_demand, preemptible, away, together=together)
+    found = moments_of(
+        distribution_of_bids(on_demand, [preemptible], [away])
+        if together
+        else distribution(on_demand, preemptible, away)
+    )
     assert found.inverse >= 1 / found.mean - 1e-12
+
+
+@given(st.integers(0, 4), COUNTS, COUNTS, st.lists(SHARES, min_size=2, max_size=2))
+def test_two_bids_have_the_moments_of_their_three_states(
+    on_demand: int, high: int, low: int, away: list[float]
+) -> None:
+    above_high, above_low = sorted(away)  # the price is above a bid for so long
+    states = {on_demand: above_high, on_demand + high: above_low - above_high}
+    states[on_demand + high + low] = 1 - above_low
+    there = {y: share for y, share in states.items() if y}
+    total = sum(there.values())
+    found = moments_of(distribution_of_bids(on_demand, [high, low], sorted(away)))
+    assert found.inverse == pytest.approx(
+        sum(share / y for y, share in there.items()) / total
+    )
+    assert found.mean == pytest.approx(
+        sum(share * y for y, share in there.items()) / total
+    )
+    assert found.idle == pytest.approx(0 if on_demand else above_high)
+    assert found.full == pytest.approx(1 - above_low)
+
+
+def test_a_lower_bid_cannot_be_there_more_often() -> None:
+    with pytest.raises(ConfigError, match="from 0 to 1"):
+        distribution_of_bids(0, [1, 1], [0.5, 0.2])
+    with pytest.raises(ConfigError, match="at least one"):
+        distribution_of_bids(0, [], [])
 
 
 @given(st.integers(0, 8), COUNTS, SHARES)
@@ -57,8 +90,8 @@ def test_the_sums_agree_with_draws() -> None:
 
 
 def test_workers_under_one_bid_are_all_there_or_all_away() -> None:
-    assert distribution(1, 3, 0.25, together=True).tolist() == [0, 0.25, 0, 0, 0.75]
-    found = active_workers(0, 4, 0.25, together=True)
+    assert distribution_of_bids(1, [3], [0.25]).tolist() == [0, 0.25, 0, 0, 0.75]
+    found = moments_of(distribution_of_bids(0, [4], [0.25]))
     assert (found.idle, found.inverse) == (0.25, 0.25)
 
 

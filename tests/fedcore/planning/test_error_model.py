@@ -1,5 +1,7 @@
 """The fit of the error model, and the pilots that it refuses."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -127,3 +129,44 @@ def test_pilots_that_support_no_conclusion_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         fit_error_model(pilots, target)
+
+
+INVERSES = st.lists(st.floats(0.05, 1.0), min_size=1, max_size=30)
+
+
+@given(INVERSES)
+def test_an_error_with_changing_workers_follows_the_sum_of_the_bound(
+    inverse_J: list[float],
+) -> None:
+    model = TRUE
+    for inverse in inverse_J[:-1]:
+        model = model.after(1, inverse)
+    versions, rho = len(inverse_J), TRUE.rho
+    noise = sum(
+        (1 - rho) * rho ** (versions - j) * inverse
+        for j, inverse in enumerate(inverse_J, start=1)
+    )
+    expected = TRUE.limit + TRUE.a * rho**versions + TRUE.b * noise
+    assert model.error(1, inverse_J[-1]) == pytest.approx(expected)
+
+
+@given(st.integers(0, 50), st.integers(1, 50), st.floats(0.05, 1.0))
+def test_where_workers_stay_the_same_nothing_changes_on_the_way(
+    some: int, more: int, inverse: float
+) -> None:
+    again = TRUE.after(some, inverse).error(more, inverse)
+    assert again == pytest.approx(TRUE.error(some + more, inverse))
+
+
+@given(st.integers(1, 200), st.floats(0.06, 0.7))
+def test_the_inverse_that_versions_allow_gives_the_error(
+    versions: int, error: float
+) -> None:
+    inverse = TRUE.inverse_to(error, versions)
+    assert TRUE.error(versions, inverse) == pytest.approx(error)
+
+
+def test_without_noise_any_number_of_workers_is_allowed_or_none() -> None:
+    quiet = TRUE._replace(b=0.0)
+    assert quiet.inverse_to(0.3, 100) == math.inf
+    assert quiet.inverse_to(0.3, 1) == -math.inf
