@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,10 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.width = 120
     if options.again:
         return int(not all([*are_as_fast(console, options.benchmarks or SHORT)]))
-    for name in options.benchmarks or BENCHMARKS:
-        if name == "scraping" and find_spec("uvicorn") is None:
-            console.print("scraping: not tried, it needs pip install 'latecomer[web]'")
-            continue
+    for name in possible(console, options.benchmarks or BENCHMARKS):
         where = machine()
         with console.status(name):
             report = BENCHMARKS[name](scale)
@@ -66,30 +63,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def possible(console: Console, names: Iterable[str]) -> Iterator[str]:
+    """Yields the benchmarks for which all is installed, and says which are left out."""
+    for name in names:
+        if name == "scraping" and find_spec("uvicorn") is None:
+            console.print("scraping: not tried, it needs pip install 'latecomer[web]'")
+        else:
+            yield name
+
+
 def are_as_fast(console: Console, names: Sequence[str]) -> Iterator[bool]:
     """Runs benchmarks again, and says where a ratio is much worse than was saved."""
     kept = json.loads(RESULTS.read_text())["benchmarks"]
-    for name in names:
+    for name in possible(console, names):
         with console.status(name):
             report = BENCHMARKS[name](Scale(ROUNDS))
-        slower = [*much_worse(report, kept.get(name, {"groups": {}}))]
-        console.print(f"{name}: {len(slower)} ratios much worse than was saved")
+        found = [*compared(report, kept.get(name, {"groups": {}}))]
+        slower = [line for line, is_slower in found if is_slower]
+        console.print(
+            f"{name}: {len(slower)} of {len(found)} ratios much worse than was saved"
+        )
         for line in slower:
             console.print(f"  {line}")
-        yield not slower
+        yield bool(found) and not slower
 
 
-def much_worse(report: Report, saved: JSON) -> Iterator[str]:
-    """Yields each row whose ratio is more than twice the largest that was saved."""
+def compared(report: Report, saved: JSON) -> Iterator[tuple[str, bool]]:
+    """Yields the ratios that were saved, and whether they are much larger today."""
     for title, rows in report.groups.items():
         known = saved["groups"].get(title, {})
         for row in rows:
             if RATIO not in row.figures or RATIO not in known.get(row.name, {}):
                 continue
             most, today = max(known[row.name][RATIO]["values"]), row.figures[RATIO]
-            if today.median > FAR * most:
-                place = f"{title}, {row.name}"
-                yield f"{place}: {today} times {row.against}, {most:.3g} at most before"
+            place = f"{title}, {row.name}"
+            line = f"{place}: {today} times {row.against}, {most:.3g} at most before"
+            yield line, today.median > FAR * most
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -39,15 +39,20 @@ def save_tree(tree: State, name: str, arrays: Arrays) -> Any:
 def load_tree(
     template: State, saved: Any, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> State:
-    """Returns the state that :func:`save_tree` saved, in ``template``'s tuple types."""
+    """Returns the state that :func:`save_tree` saved, in ``template``'s tuple types.
+
+    Fields that a tuple has got since, which are its last ones, are the template's.
+    """
     if isinstance(saved, dict) and "dict" in saved:
         return {key: load_tree(None, leaf, arrays) for key, leaf in saved["dict"]}
     if isinstance(saved, dict):
         return arrays[saved["array"]].copy()
     if isinstance(saved, list):
         if hasattr(template, "_fields"):
-            parts = zip(template, saved, strict=True)
-            return type(template)(*(load_tree(old, new, arrays) for old, new in parts))
+            known = template[: len(saved)]
+            parts = zip(known, saved, strict=True)
+            read = [load_tree(old, new, arrays) for old, new in parts]
+            return type(template)(*read, *template[len(saved) :])
         return tuple(load_tree(None, leaf, arrays) for leaf in saved)
     return saved
 

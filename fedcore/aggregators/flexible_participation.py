@@ -22,9 +22,11 @@ come together count alike. This is a weight of the arrival, as λ is, and no coe
 of the task: it says how much the server listens to the client now, whatever its message
 brings. The server counts accepted updates by name, so there is nothing to claim, and a
 name is new once. Only as many names are new as there are clients that have joined and
-not left: whoever leaves, or is evicted, and enrols under another name gains nothing.
+not left. So whoever leaves, or is evicted, and enrols under another name gains nothing
+once all others were heard of; before, it uses up the places of those that are silent.
 One that enrols without leaving may gain 1 + ``boost`` times its weight, as it would by
-coming as so many clients.
+coming as so many clients. And where clients have left, as many that come later are not
+boosted.
 
 The paper also restarts the learning rate, which brings nothing here that a rate which
 falls later does not (claim 34, docs/papers.md). A departed client leaves the objective
@@ -50,8 +52,8 @@ class Counted(NamedTuple):
 
     sum_D: Vector
     """Σ λ·m·q, where q holds each Δ times its coefficient, and m is n with a boost."""
-    beside: float
-    """Σ m of the tasks that count, less Σ n of all."""
+    left_out: float
+    """Σ n of all tasks, less Σ m of those that count."""
     heard: dict[str, int]
     """How many updates of each client have counted, by name; empty without a boost."""
 
@@ -67,7 +69,7 @@ class FlexibleParticipation(AggregatorConfig):
     """The largest coefficient of C."""
     boost: float = Field(default=0.0, ge=0, le=10)
     """How many times more the first update of a client counts; its k-th one, boost/k²
-    times."""
+    times. Only as many clients are boosted as are there."""
 
     def fits(self, roles: Roles) -> None:
         """Refuses tasks whose share of the recipe's work says something else.
@@ -121,8 +123,8 @@ class FlexibleParticipation(AggregatorConfig):
             if len(heard) <= update.clients:
                 samples *= 1 + self.boost / heard[name] ** 2
         payloads.add(update.payload, counted.sum_D, update.weight * samples)
-        more = (samples if counts else 0.0) - update.samples
-        return counted._replace(beside=counted.beside + more)
+        less = update.samples - (samples if counts else 0.0)
+        return counted._replace(left_out=counted.left_out + less)
 
 
 def _begin(dim: int) -> Counted:
@@ -135,4 +137,4 @@ def _keep_heard(counted: Counted) -> Counted:
 
 def _finalize(counted: Counted, samples: float) -> Vector:
     # If nobody did the whole work, there are only parts of earlier tasks.
-    return counted.sum_D / np.float32(samples + counted.beside or samples)
+    return counted.sum_D / np.float32(samples - counted.left_out or samples)

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from fedcore.clients._batches import Batches, shuffle_batches
 from fedcore.clients._descent import Descent
 from fedcore.clients.base import (
+    MOST_STEPS,
     ClientAlgorithm,
     ClientAlgorithmConfig,
     TakeSteps,
@@ -120,7 +121,7 @@ class LocalConfig(ClientAlgorithmConfig):
         """Returns how many steps a client takes; see the base class."""
         per_epoch = -(-samples // min(self.batch, samples))
         full = self.steps if self.steps is not None else (self.epochs or 1) * per_epoch
-        return max(1, round(full * work))
+        return min(MOST_STEPS, max(1, round(full * work)))
 
     def effort(self, steps: int) -> float:
         """Returns how many plain steps a task stands for; see :class:`Descent`."""

@@ -21,6 +21,8 @@ from fedcore.params import ParamSpec
 from fedcore.rng import Key, Words, seeds
 from fedcore.typing import Array, Counts, Indices, State, Vector
 
+MOST_STEPS = (1 << 32) - 1  # of a task: a message says no more
+
 
 class Rule(Protocol):
     """Moves the model by a gradient.

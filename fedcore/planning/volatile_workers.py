@@ -303,7 +303,8 @@ class Predictor:
 
         Returns:
             The plan, or None if it never reaches the error, does so before all of its
-            workers have come, or has a buffer outside of those of the pilots.
+            workers have come, needs some sooner than they can start, or has a buffer
+            outside of those of the pilots.
 
         Raises:
             ConfigError: there are several groups, and not with falling bids; or the
@@ -317,8 +318,10 @@ class Predictor:
         seconds, cost, paid, before = 0.0, 0.0, 0.0, stages[0].pace
         rented = list[tuple[Seconds, int]]()
         for workers, pace, versions, _ in stages:
+            if rented and seconds < restart:
+                return None  # those who come would not be ready
             spent = versions * pace.seconds
-            early = min(restart, seconds)
+            early = restart if rented else 0.0
             rented.append((seconds - early, workers))
             if len(rented) > 1:  # those who come are paid while they start
                 cost += early / HOUR * (pace.hourly - before.hourly)

@@ -169,7 +169,8 @@ class PlanOutcome(Outcome):
         if self.question.seeks_soonest:
             words, what = "preemptible workers make it no sooner", "soonest"
         else:
-            words = f"preemptible workers save nothing: they {self._most_saved(plan)}"
+            words = "preemptible workers are predicted to save nothing: they "
+            words += self._most_saved(plan)
             what = "cheapest"
         if self.rival is None:
             return f"{words}, and no plan with them is predicted to do it"

@@ -165,9 +165,12 @@ def read_prices(path: Path | str, kind: type[Prices]) -> Prices:
     elif str(path) in known:
         text = (folder / f"{path}.yaml").read_text(encoding="utf-8")
     else:
+        others = (each for each in EXAMPLES.iterdir() if each.is_dir())
+        holds = (f"{path}.yaml" in {file.name for file in o.iterdir()} for o in others)
+        what = "has prices of another kind" if any(holds) else "there is no such file"
         raise ConfigError(
-            f"--prices {path}: there is no such file; expected one, or one of those "
-            f"that come with the program: {', '.join(known)}"
+            f"--prices {path}: {what}; expected one, or one of those that come with "
+            f"the program: {', '.join(known)}"
         )
     raw = mapping_of(text, str(path), kind.wanted)
     return validate(kind, raw, str(path), text)

@@ -207,7 +207,6 @@ def limit_in_words(limit: BatchLimit | None, batch: int) -> str:
     most = max(1, int(limit.beyond / batch))
     return (
         f"Larger batches bring nothing beyond the batch limit, {limit.beyond:.0f} "
-        f"samples in a step: with {batch} on each, more than "
-        f"{units.amount(most, 'machine')} finish the same work sooner but need more "
-        "of it."
+        f"samples in a step: with {batch} on each, no step is saved by more than "
+        f"{units.amount(most, 'machine')}."
     )

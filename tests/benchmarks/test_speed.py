@@ -154,3 +154,13 @@ def test_a_ratio_much_worse_than_was_saved_is_found(
     monkeypatch.setattr(command, "BENCHMARKS", slower)
     assert command.main(["aggregation", "--again"]) == code
     assert ("memcpy, 1.5 at most" in capsys.readouterr().out) == bool(code)
+
+
+def test_a_comparison_of_nothing_does_not_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "speed.json")
+    command.save({"durable": report(1.5).to_json()})
+    monkeypatch.setattr(command, "BENCHMARKS", {"aggregation": lambda _: report(1.5)})
+    assert command.main(["aggregation", "--again"]) == 1
+    assert "0 of 0 ratios" in capsys.readouterr().out

@@ -95,3 +95,21 @@ def test_an_array_that_a_tree_holds_twice_stays_one() -> None:
     )
     assert both[0] is both[1] is found["a"] is plain[0] is not array_D
     assert found["b"].tolist() == [0, 0]
+
+
+class Longer(NamedTuple):
+    """``Inner`` of a later program."""
+
+    window_W: np.ndarray
+    seen: int
+    names: dict[str, int]
+
+
+def test_fields_that_a_state_has_got_since_begin_as_in_a_new_one() -> None:
+    arrays: Arrays = {}
+    tree = json.loads(json.dumps(save_tree(state().inner, "role", arrays)))
+    loaded = load_tree(Longer(np.zeros(3), 0, {}), tree, arrays)
+    assert (loaded.window_W.tolist(), loaded.seen, loaded.names) == ([0, 1, 2], 7, {})
+    longer = save_tree(Longer(np.arange(3), 7, {"ann": 1}), "role", arrays)
+    with pytest.raises(ValueError, match="zip"):
+        load_tree(state().inner, longer, arrays)

@@ -160,8 +160,8 @@ def test_the_batch_limit_says_how_many_machines_help() -> None:
     limit = BatchLimit(count=100, square_mean=1.0, mean_square=0.03)
     assert 30 < limit.beyond < 60
     most = int(limit.beyond / 10)
-    assert f"more than {most} machines finish" in limit_in_words(limit, 10)
-    assert "more than 1 machine finish" in limit_in_words(limit, 500)
+    assert f"by more than {most} machines." in limit_in_words(limit, 10)
+    assert "by more than 1 machine." in limit_in_words(limit, 500)
     hidden = BatchLimit(count=100, square_mean=1.0, mean_square=0.005)
     assert "No batch limit is in sight" in limit_in_words(hidden, 10)
     assert "The batch limit is unknown" in limit_in_words(None, 10)

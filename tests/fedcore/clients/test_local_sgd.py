@@ -5,9 +5,11 @@ from itertools import count
 
 import numpy as np
 import pytest
+from fedwire.v1 import federation_pb2 as pb
 from pydantic import ValidationError
 
 from fedcore.clients import Gradient, LocalSGD, batches_of_one
+from fedcore.clients.base import MOST_STEPS
 from fedcore.errors import ConfigError
 from fedcore.lr_schedules import Linear
 from fedcore.params import ParamSpec
@@ -180,3 +182,10 @@ def test_frozen_tensors_are_found_by_their_names() -> None:
         FedAvg(client=LocalSGD(frozen=("head",))).build(model)
     with pytest.raises(ConfigError, match="no tensor is left to train"):
         FedAvg(client=LocalSGD(frozen=("*",))).build(model)
+
+
+def test_a_task_has_no_more_steps_than_a_message_can_tell() -> None:
+    assert LocalSGD(epochs=1000, batch=1).step_count(1 << 40) == MOST_STEPS
+    pb.PushHeader(steps=MOST_STEPS)
+    with pytest.raises(ValueError, match="out of range"):
+        pb.PushHeader(steps=MOST_STEPS + 1)

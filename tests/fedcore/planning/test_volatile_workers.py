@@ -316,6 +316,16 @@ def test_a_number_that_never_grows_to_all_is_refused() -> None:
         plan_of(QUESTION, ROUNDS, 4, growth=Growth(3, 1.0))
 
 
+def test_workers_that_come_have_the_time_to_start() -> None:
+    question, growth = QUESTION._replace(restart=0.5), Growth(1, 1.1)
+    plan = plan_of(question, ROUNDS, 4, growth=growth)
+    assert plan is not None
+    second = plan.rented[1][0] + question.restart
+    assert plan_of(question._replace(restart=second), ROUNDS, 4, growth=growth)
+    late = question._replace(restart=1.01 * second)
+    assert plan_of(late, ROUNDS, 4, growth=growth) is None
+
+
 @pytest.mark.parametrize("first", [1, 3])
 def test_without_growth_it_is_the_constant_plan_bit_for_bit(first: int) -> None:
     for on_demand, groups in ((first, ()), (0, (Group(CHEAP, first),))):
@@ -328,7 +338,7 @@ def test_without_growth_it_is_the_constant_plan_bit_for_bit(first: int) -> None:
 
 
 def test_a_plan_that_grows_adds_up_its_stages() -> None:
-    question, growth = QUESTION._replace(restart=5.0), Growth(1, 1.1)
+    question, growth = QUESTION._replace(restart=0.5), Growth(1, 1.1)
     plan = plan_of(question, ROUNDS, 4, growth=growth)
     constant = plan_of(question, ROUNDS, 4)
     assert plan is not None
@@ -343,7 +353,7 @@ def test_a_plan_that_grows_adds_up_its_stages() -> None:
     # Rounds of a second, and half a task for each of the three that come.
     assert plan.seconds == pytest.approx(len(made) + 1.5)
     needed = [made.index(count) + (count - 2) * 0.5 for count in (2, 3, 4)]
-    begins = [0.0, *(max(0.0, at - 5) for at in needed)]
+    begins = [0.0, *(at - 0.5 for at in needed)]
     assert [begin for begin, _ in plan.rented] == pytest.approx(begins)
     assert [count for _, count in plan.rented] == [1, 2, 3, 4]
     paid = sum(plan.seconds - begin for begin in begins)
