@@ -6,6 +6,7 @@ from fedcore.aggregators.base import AnyAggregator as AnyAggregator
 from fedcore.aggregators.base import Contribution as Contribution
 from fedcore.aggregators.base import Groups as Groups
 from fedcore.aggregators.base import Work as Work
+from fedcore.aggregators.base import fair_places as fair_places
 from fedcore.aggregators.ca2fl import CA2FL as CA2FL
 from fedcore.aggregators.coordinate_median import CoordinateMedian as CoordinateMedian
 from fedcore.aggregators.ds_sync import DSSync as DSSync

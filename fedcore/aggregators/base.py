@@ -106,6 +106,14 @@ class Aggregator(NamedTuple):
     version 0 all models are W."""
 
 
+def fair_places(buffer: int, clients: int) -> int:
+    """Returns how many updates of one client a version takes, without cohorts.
+
+    It is twice the fair share of one of so many clients, and one at least.
+    """
+    return max(1, 2 * buffer // clients)
+
+
 class AggregatorConfig(Method):
     """Settings of an aggregator."""
 

@@ -55,10 +55,10 @@ from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from itertools import chain, islice
 
+from fedcore.aggregators import fair_places
 from fedcore.algorithm import Algorithm
 from fedcore.coordinator.actions import Lease
 from fedcore.rng import Key
-from fedcore.selection import fair_places
 from fedcore.typing import JSON, State
 
 # --------------------- how far ahead of the slowest one each client is: a mirror clock

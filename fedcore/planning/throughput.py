@@ -31,12 +31,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fedcore.aggregators import fair_places
 from fedcore.errors import ConfigError
 from fedcore.planning.demands import RESOURCES, Demands
 from fedcore.planning.parts import Parts
 from fedcore.planning.processor_sharing import ProcessorSharing
 from fedcore.rng import Key
-from fedcore.selection import fair_places
 from fedcore.typing import Seconds
 
 STEPS = ("request", "wait", "download", "own", "upload", "server", "reply")

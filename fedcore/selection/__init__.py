@@ -4,7 +4,6 @@ from fedcore.selection.all import All as All
 from fedcore.selection.base import AnySelection as AnySelection
 from fedcore.selection.base import Selection as Selection
 from fedcore.selection.base import SelectionConfig as SelectionConfig
-from fedcore.selection.base import fair_places as fair_places
 from fedcore.selection.base import memoryless as memoryless
 from fedcore.selection.oort import Oort as Oort
 from fedcore.selection.uniform import UniformSelection as UniformSelection

@@ -40,14 +40,6 @@ def memoryless(order: Order) -> Selection:
     return Selection(lambda: None, lambda state, room: order)
 
 
-def fair_places(buffer: int, clients: int) -> int:
-    """Returns how many updates of one client a version takes, without cohorts.
-
-    It is twice the fair share of one of so many clients, and one at least.
-    """
-    return max(1, 2 * buffer // clients)
-
-
 class SelectionConfig(Method):
     """Settings of a selection rule."""
 
