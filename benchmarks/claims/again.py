@@ -42,7 +42,7 @@ def is_short(saved: JSON) -> bool:
 def values(report: Report, saved: JSON) -> Iterator[Value]:
     """Yields what a report of the first saved seed came to, beside what was saved.
 
-    Quantities that are not one for each seed are left out.
+    Quantities that are not one for each seed, or are times, are left out.
 
     Args:
         report: of one seed, the first of those that were saved.
@@ -50,6 +50,8 @@ def values(report: Report, saved: JSON) -> Iterator[Value]:
     """
     known = {table["title"]: table["rows"] for table in saved["tables"]}
     for table in report.tables:
+        if table.is_timed:
+            continue
         for row, cells in table.rows.items():
             before = known.get(table.title, {}).get(row, {})
             for column, cell in zip(table.columns, cells, strict=True):

@@ -103,6 +103,7 @@ def run(scale: Scale) -> Report:
                     f"one is {LATE * 1000:.0f} ms late": processes(late),
                     "nobody is late": processes(prompt),
                 },
+                is_timed=True,
             ),
             Table(
                 "A worker killed (-9) in every step",

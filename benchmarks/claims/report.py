@@ -103,6 +103,8 @@ class Table(NamedTuple):
     title: str
     columns: Sequence[str]
     rows: Mapping[str, Sequence[Cell]]
+    is_timed: bool = False
+    """Whether a clock measured them, so that no run repeats them."""
 
 
 class Verdict(StrEnum):

@@ -126,6 +126,7 @@ def run(scale: Scale) -> Report:
                 f"Encoding {SHARE:.1%}, ms, and how many times as long others take",
                 ("gaussian_k, ms", *_peers()),
                 rows,
+                is_timed=True,
             ),
             trained,
         ],

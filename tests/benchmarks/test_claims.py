@@ -361,7 +361,9 @@ def test_a_seed_is_run_again_and_compared_with_what_was_saved(
         if len(values) == 1:
             values = [today]
         table = Table("T", ["steps"], {"ours": [Cell(values)]})
-        return replace(_report(), tables=[table])
+        clock = [99.0] if len(values) == 1 else [1.0, 1.1, 1.0, 1.1, 1.0]
+        timed = Table("Clock", ["ms"], {"ours": [Cell(clock)]}, is_timed=True)
+        return replace(_report(), tables=[table, timed])
 
     monkeypatch.setattr(command, "RESULTS", tmp_path / "claims.json")
     monkeypatch.setitem(command.CLAIMS, 2, give)
