@@ -46,20 +46,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmarks that are named, or all."""
     options = _options(arguments)
     scale = Scale(options.repetitions, options.quick)
-    console, found = Console(highlight=False), dict[str, JSON]()
+    console, reports = Console(highlight=False), dict[str, JSON]()
     if not console.is_terminal:
         console.width = 120
     if options.again:
-        return int(not all([*are_as_fast(console, options.benchmarks or SHORT)]))
+        found = [*are_as_fast(console, options.benchmarks or SHORT)]
+        return int(not found or not all(found))
     for name in possible(console, options.benchmarks or BENCHMARKS):
         where = machine()
         with console.status(name):
             report = BENCHMARKS[name](scale)
         report.show(console)
         about = {"machine": where, "repetitions": scale.rounds, "quick": scale.quick}
-        found[name] = {**report.to_json(), **about}
+        reports[name] = {**report.to_json(), **about}
     if options.save:
-        save(found)
+        save(reports)
     return 0
 
 
@@ -67,7 +68,8 @@ def possible(console: Console, names: Iterable[str]) -> Iterator[str]:
     """Yields the benchmarks for which all is installed, and says which are left out."""
     for name in names:
         if name == "scraping" and find_spec("uvicorn") is None:
-            console.print("scraping: not tried, it needs pip install 'latecomer[web]'")
+            needs = "scraping: not tried, it needs pip install 'latecomer[web]'"
+            console.print(needs, markup=False)
         else:
             yield name
 

@@ -243,7 +243,7 @@ def measure_departure(departure: Departure, scale: Scale, *, keeps: bool) -> Dep
 
 
 def run(scale: Scale) -> Report:
-    """Measures the claim."""
+    """Returns how soon a late client is learnt, and what departures cost."""
     came = {name: measure_arrival(way, scale) for name, way in ARRIVALS.items()}
     went = {
         f"{name}, {'kept' if keeps else 'excluded'}": measure_departure(

@@ -95,10 +95,10 @@ DIGITS = Study(
 
 
 class Look(NamedTuple):
-    """The quality of a model."""
+    """The loss of a model, and its accuracy on three sets of images."""
 
     loss: float
-    """Of the training images."""
+    """The mean of the training images."""
     accuracy: float
     """Of the test images."""
     gap: float
@@ -111,13 +111,13 @@ class Run(NamedTuple):
     """A training in batches of one size at one rate."""
 
     epochs: Look
-    """After equal epochs."""
+    """The model after as many epochs as all batches have."""
     steps: Look
-    """After equal steps."""
+    """The model after as many steps as all batches have."""
     loss: int
     """Steps until the loss is reached, or those of the whole run."""
     reached_D: Vector
-    """The model then."""
+    """The model (D,) that has reached it, or version 0."""
 
 
 DIVERGED = Look(WORST, 0.1, 0.0, 0.1)  # a guess of ten classes
@@ -254,7 +254,7 @@ def _limits(
 
 
 def initial_of(seed: int) -> Vector:
-    """Returns version 0."""
+    """Returns version 0 (D,), which the seed alone decides."""
     return DigitsMLP().initial(Key.root(seed).fold_in("claim 35", "version 0"))
 
 

@@ -46,12 +46,12 @@ from benchmarks.claims.volatile_workers import (
 from fedcore.planning.volatile_workers import (
     Offer,
     Plan,
+    Predictor,
     Question,
     Way,
     all_plans,
     cheapest,
     plain,
-    plan_of,
 )
 from fedrun.config import parse_config
 from fedstudies.plan.check import Check
@@ -246,7 +246,7 @@ def with_restarts(lab: Lab, way: Way, checks: int) -> list[float]:
     assert plan is not None
     buffer = None if way.protocol == "synchronous" else plan.buffer
     forgetful = question._replace(restart=0.0)
-    other = plan_of(forgetful, way, 0, plan.groups, buffer)
+    other = Predictor(forgetful, way).plan(0, plan.groups, buffer)
     assert other is not None
     limit = PATIENCE * plan.seconds
     found = lab.check(f"{way.protocol} restarts", plan, limit, checks)

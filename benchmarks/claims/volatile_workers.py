@@ -23,7 +23,7 @@ import yaml
 import latecomer
 from benchmarks.claims.parity_app import gradient_of, loss_of, samples
 from benchmarks.claims.report import Cell, Report, Scale, Table, at_least, at_most
-from fedcore.planning.active_workers import active_workers
+from fedcore.planning.active_workers import distribution, moments_of
 from fedstudies.plan.outcome import CHOICE, HALF, ON_DEMAND, PlanOutcome
 
 LR, BATCH = 0.3, 4
@@ -200,7 +200,7 @@ def optimum(x_ND: np.ndarray, y_N: np.ndarray) -> np.ndarray:
 def fit_of(gaps: dict[tuple[int, float], float]) -> tuple[float, float, float]:
     """The slope through 0 over E[1/y], its R², and the correlation with 1/n."""
     gap_P = np.array(list(gaps.values()))
-    inverse_P = np.array([active_workers(0, n, q).inverse for n, q in gaps])
+    inverse_P = np.array([moments_of(distribution(0, n, q)).inverse for n, q in gaps])
     slope = float(inverse_P @ gap_P / (inverse_P @ inverse_P))
     left = float(((gap_P - slope * inverse_P) ** 2).sum())
     square = 1 - left / float(((gap_P - gap_P.mean()) ** 2).sum())

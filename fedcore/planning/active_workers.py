@@ -98,15 +98,6 @@ def _check(on_demand: int, preemptible: Sequence[int], away: Sequence[float]) ->
         raise ConfigError(f"away: expected a probability from 0 to 1, got {shown}")
 
 
-def active_workers(on_demand: int, preemptible: int, away: float) -> ActiveWorkers:
-    """Returns the moments of y; its arguments are those of :func:`distribution`.
-
-    Raises:
-        ConfigError: there is no worker, or nobody is ever there.
-    """
-    return moments_of(distribution(on_demand, preemptible, away))
-
-
 def moments_of(p_Y: Floats) -> ActiveWorkers:
     """Returns the moments of y from its distribution.
 

@@ -255,11 +255,11 @@ class _Pace(NamedTuple):
     """The versions that certain workers make: their time, noise and cost."""
 
     seconds: Seconds
-    """Of a version."""
+    """The mean time of a version."""
     inverse: float
-    """E[1/y]."""
+    """E[1/y], where y workers deliver to a version."""
     tasks: float
-    """In a version."""
+    """The tasks that a version is made of, on average."""
     there: float
     """Workers that are there, and paid, on average."""
     hourly: float
@@ -442,18 +442,6 @@ def _first(
             found.append(group._replace(workers=min(left, group.workers)))
             left -= found[-1].workers
     return min(count, on_demand), tuple(found)
-
-
-def plan_of(
-    question: Question,
-    way: Way,
-    on_demand: int,
-    groups: tuple[Group, ...] = (),
-    buffer: int | None = None,
-    growth: Growth | None = None,
-) -> Plan | None:
-    """Returns one plan; see :meth:`Predictor.plan`."""
-    return Predictor(question, way).plan(on_demand, groups, buffer, growth)
 
 
 def all_plans(

@@ -37,7 +37,6 @@ from fedstudies.prices.price_file import PricesConfig
 from fedstudies.statistics import compare_seeds
 
 ATTEMPTS = 6  # plans that are checked beside the baselines
-CHECKED = 4  # plans, if the first one holds: it and the three baselines
 GOOD_FIT = 0.9  # R² below which the fit is doubted
 FAR = 1.5  # the ratio of simulated and predicted time from which on that is doubted
 PATIENCE = 3.0  # without a deadline, a run is checked up to this many times its time
@@ -142,6 +141,12 @@ class Planner:
             replace(each, name=f"tried {number}")
             for number, each in enumerate(others, start=1)
         ]
+
+    @property
+    def expected(self) -> int:
+        """How many plans are simulated if the first one holds: it and its baselines."""
+        first = next(iter(self.question.order(self.plans)), None)
+        return 3 if first is None or first.is_plain else 4
 
     @property
     def chosen(self) -> Plan | None:

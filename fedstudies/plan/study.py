@@ -27,7 +27,7 @@ from fedstudies.plan.goal import (
 )
 from fedstudies.plan.measure import Federation, PilotRuns
 from fedstudies.plan.outcome import PlanOutcome
-from fedstudies.plan.planner import CHECKED, Planner
+from fedstudies.plan.planner import Planner
 from fedstudies.prices.price_file import PricesConfig, read_prices
 from fedstudies.runner import require_measured
 from fedstudies.typed import numbers
@@ -148,7 +148,7 @@ class Plan(Simulating[PlanOutcome]):
             yield Phase("pilots", len(self.pilots) or runs.size)
             yield from planner.measure()
             planner.search()
-            yield Phase("checks", CHECKED * self.checks)
+            yield Phase("checks", planner.expected * self.checks)
             yield from planner.examine()
         return planner.outcome()
 

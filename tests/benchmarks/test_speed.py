@@ -164,3 +164,11 @@ def test_a_comparison_of_nothing_does_not_pass(
     monkeypatch.setattr(command, "BENCHMARKS", {"aggregation": lambda _: report(1.5)})
     assert command.main(["aggregation", "--again"]) == 1
     assert "0 of 0 ratios" in capsys.readouterr().out
+
+
+def test_what_a_benchmark_needs_is_said_and_compares_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    assert command.main(["scraping", "--again"]) == 1
+    assert "pip install 'latecomer[web]'" in capsys.readouterr().out

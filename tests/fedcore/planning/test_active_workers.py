@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedcore.errors import ConfigError
 from fedcore.planning.active_workers import (
-    active_workers,
+    ActiveWorkers,
     distribution,
     distribution_of_bids,
     mean_slowest,
@@ -16,6 +16,10 @@ from fedcore.planning.active_workers import (
 
 COUNTS = st.integers(1, 16)
 SHARES = st.floats(0.0, 0.95)
+
+
+def moments(on_demand: int, preemptible: int, away: float) -> ActiveWorkers:
+    return moments_of(distribution(on_demand, preemptible, away))
 
 
 @given(st.integers(0, 8), COUNTS, SHARES, st.booleans())
@@ -61,9 +65,9 @@ def test_a_lower_bid_cannot_be_there_more_often() -> None:
 def test_another_worker_lowers_the_mean_of_the_inverse(
     on_demand: int, preemptible: int, away: float
 ) -> None:
-    few = active_workers(on_demand, preemptible, away).inverse
-    assert active_workers(on_demand, preemptible + 1, away).inverse < few + 1e-12
-    assert active_workers(on_demand + 1, preemptible, away).inverse < few + 1e-12
+    few = moments(on_demand, preemptible, away).inverse
+    assert moments(on_demand, preemptible + 1, away).inverse < few + 1e-12
+    assert moments(on_demand + 1, preemptible, away).inverse < few + 1e-12
 
 
 @given(COUNTS, SHARES, SHARES)
@@ -71,20 +75,20 @@ def test_more_absence_raises_the_mean_of_the_inverse(
     workers: int, away: float, other: float
 ) -> None:
     low, high = sorted([away, other])
-    few = active_workers(0, workers, high).inverse
-    assert active_workers(0, workers, low).inverse <= few + 1e-12
+    few = moments(0, workers, high).inverse
+    assert moments(0, workers, low).inverse <= few + 1e-12
 
 
 @given(COUNTS)
 def test_without_absence_it_is_one_by_n(workers: int) -> None:
-    assert active_workers(0, workers, 0.0).inverse == pytest.approx(1 / workers)
-    assert active_workers(workers, 0, 0.9).inverse == pytest.approx(1 / workers)
+    assert moments(0, workers, 0.0).inverse == pytest.approx(1 / workers)
+    assert moments(workers, 0, 0.9).inverse == pytest.approx(1 / workers)
 
 
 def test_the_sums_agree_with_draws() -> None:
     rng = np.random.default_rng(0)
     y = 2 + rng.binomial(6, 0.4, size=200_000)
-    found = active_workers(2, 6, 0.6)
+    found = moments(2, 6, 0.6)
     assert found.inverse == pytest.approx(np.mean(1 / y), rel=0.01)
     assert found.mean == pytest.approx(y.mean(), rel=0.01)
 
@@ -104,9 +108,9 @@ def test_the_slowest_of_two_dice_takes_161_by_36() -> None:
 )
 def test_nobody_is_refused(on_demand: int, preemptible: int, away: float) -> None:
     with pytest.raises(ConfigError, match=r"at least one|ever there"):
-        active_workers(on_demand, preemptible, away)
+        moments(on_demand, preemptible, away)
 
 
 def test_a_share_above_one_is_refused() -> None:
     with pytest.raises(ConfigError, match="from 0 to 1"):
-        active_workers(1, 1, 1.5)
+        moments(1, 1, 1.5)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from fedcore.planning.volatile_workers import (
     Growth,
     Offer,
     Plan,
+    Predictor,
     Question,
     Way,
     all_plans,
@@ -33,7 +35,6 @@ from fedcore.planning.volatile_workers import (
     most_saved,
     on_demand_only,
     plain,
-    plan_of,
     with_preemptible,
 )
 
@@ -42,6 +43,10 @@ ROUNDS = Way("synchronous", None, MODEL, MODEL, [1.0])
 BUFFERED = Way("buffered", None, MODEL, MODEL, [1.0])
 CHEAP = Offer(0.3, 900.0, 300.0)
 QUESTION = Question(0.2, 1.0, deadline=600.0)
+
+
+def plan_of(question: Question, way: Way, *given: Any, **more: Any) -> Plan | None:
+    return Predictor(question, way).plan(*given, **more)
 
 
 def plans(question: Question = QUESTION, offer: Offer = CHEAP) -> list[Plan]:
