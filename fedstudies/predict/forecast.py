@@ -66,7 +66,7 @@ class Forecast(Outcome):
         what = units.amount(self.pace.buffer, "update")
         if self.pace.is_synchronous:
             return f"a cohort of {self.pace.buffer} trains each version"
-        return f"a version is made of {what}, each client's share twice at most"
+        return f"a version is made of {what}, at most twice its share by one client"
 
     @property
     def doubt(self) -> float:
